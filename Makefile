@@ -1,0 +1,111 @@
+# Apiary: every target is a line or two; `make help` lists them.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+export PATH := $(CURDIR)/.bin:$(PATH)
+MODULES  := proto pkg services tools
+SERVICES := gateway ingest fanout search audit workflow media
+# Restamped only when the pinned tools change, so that nobody builds them twice.
+TOOLS_STAMP := .bin/.tools-$(firstword $(shell sha256sum tools/dev/go.sum))
+
+PORT     ?= 3000
+GATEWAYS ?= 2
+INGESTS  ?= 2
+FANOUTS  ?= 2
+SEARCHES ?= 2
+DATA     ?=
+ARGS     ?=
+FUZZTIME ?= 20s
+BENCHTIME ?= 1x
+
+.PHONY: help up cluster build test test-go test-short interop bench bench-go fuzz-short tools gen fmt lint proto-check tidy check doc doc-check clean ci postgres
+
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+up: postgres ## Build and run everything in one process (PORT, DATA)
+	@$(MAKE) -s bin/apiary
+	@exec bin/apiary serve --listen 127.0.0.1:$(PORT) $(if $(DATA),--data $(DATA)) $(ARGS)
+
+cluster: postgres build $(TOOLS_STAMP) ## Run the split topology here (GATEWAYS, INGESTS, FANOUTS, SEARCHES, PORT, DATA)
+	@exec bin/cluster --bin bin --nats-server .bin/nats-server --port $(PORT) --gateways $(GATEWAYS) --ingests $(INGESTS) \
+		--fanouts $(FANOUTS) --searches $(SEARCHES) $(if $(DATA),--data $(DATA)) $(ARGS)
+
+build: ## Build all binaries into bin/
+	@mkdir -p bin
+	@go build -trimpath -o bin/ $(foreach s,$(SERVICES) apiary,./services/$(s)/cmd/$(s)) ./tools/cluster ./tools/bench ./tools/pgtmp ./tools/confdoc
+
+bin/%: FORCE
+	@mkdir -p bin
+	@go build -trimpath -o $@ ./services/$*/cmd/$*
+.PHONY: FORCE
+FORCE:
+
+postgres: ## Get Postgres from the system's packages if there is none
+	@tools/setup/postgres.sh
+
+test: postgres $(TOOLS_STAMP) ## Run every test: Go with -race -shuffle=on, then the interop suite
+	@$(MAKE) test-go
+	@$(MAKE) interop
+
+test-go: postgres $(TOOLS_STAMP) ## Run the Go tests on a throw-away Postgres
+	@go run ./tools/pgtmp -- gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg -- -race -shuffle=on -timeout 10m $(ARGS) work
+
+test-short: postgres ## Run the Go tests without the race detector
+	@go run ./tools/pgtmp -- go test -short $(ARGS) work
+
+interop: postgres build $(TOOLS_STAMP) ## Run nostr-tools, NDK and go-nostr against both topologies
+	@tools/interop/run.sh
+
+bench: postgres build $(TOOLS_STAMP) ## Measure this machine: a table, then one RESULT line
+	@bin/bench $(ARGS)
+
+bench-go: postgres ## Run the Go benchmarks (BENCHTIME)
+	@go run ./tools/pgtmp -- go test -run '^$$' -bench . -benchtime=$(BENCHTIME) $(ARGS) work
+
+fuzz-short: ## Run every fuzz target for FUZZTIME
+	@tools/setup/fuzz.sh $(FUZZTIME)
+
+tools: $(TOOLS_STAMP) ## Build the pinned developer tools into .bin/
+
+$(TOOLS_STAMP):
+	@mkdir -p .bin && rm -f .bin/.tools-*
+	@echo "building the pinned developer tools (once; several minutes)"
+	@GOWORK=off GOFLAGS=-buildvcs=false GOBIN=$(CURDIR)/.bin go -C tools/dev install tool
+	@touch $@
+
+gen: $(TOOLS_STAMP) ## Regenerate what is generated: protobuf code and reference pages
+	@cd proto && rm -rf gen && buf generate
+	@$(MAKE) doc
+
+doc: ## Regenerate services/docs/configuration.md
+	@go run ./tools/confdoc -o services/docs/configuration.md
+
+fmt: $(TOOLS_STAMP) ## Format Go and protobuf
+	@golangci-lint fmt $(foreach m,$(filter-out proto,$(MODULES)),./$(m)/...)
+	@cd proto && buf format -w
+
+proto-check: $(TOOLS_STAMP) ## Lint the contract and refuse breaking changes
+	@cd proto && buf format --diff --exit-code && buf lint
+	@if git rev-parse -q --verify origin/main >/dev/null && git cat-file -e origin/main:proto/buf.yaml 2>/dev/null; then \
+		cd proto && buf breaking --against '../.git#ref=origin/main,subdir=proto'; fi
+
+lint: $(TOOLS_STAMP) proto-check ## Vet and lint all modules
+	@go vet work
+	@golangci-lint run $(foreach m,$(MODULES),./$(m)/...)
+
+tidy: ## Tidy every module and the workspace
+	@for m in $(MODULES); do (cd $$m && GOWORK=off go mod tidy); done
+	@go work sync
+
+check: ## Build each module alone, so that the go.mod files are honest
+	@for m in $(MODULES); do (cd $$m && GOWORK=off go build ./...); done
+	@for m in $(MODULES); do (cd $$m && GOWORK=off go mod tidy -diff); done
+
+clean: ## Remove what was built
+	@rm -rf bin coverage.out
+
+ci: ## What .ci/run runs
+	@.ci/run
