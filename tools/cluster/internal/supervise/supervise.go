@@ -1,0 +1,212 @@
+package supervise
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os/exec"
+	"runtime"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	// firstPause is the wait before the first restart; it doubles up to lastPause.
+	firstPause = 100 * time.Millisecond
+	lastPause  = 5 * time.Second
+	// settled is how long a child must have lived for its next death to count as a first one.
+	settled = 10 * time.Second
+)
+
+// State is what a child is doing.
+type State string
+
+// The states: a child is Starting until it is ready, Running until it dies or is told to stop, Waiting
+// for its next start after a death, Stopped for good after Stop, Dead for good when it died and is not
+// to be restarted.
+const (
+	Starting State = "starting"
+	Running  State = "running"
+	Waiting  State = "waiting"
+	Stopped  State = "stopped"
+	Dead     State = "dead"
+)
+
+// Spec describes a child.
+type Spec struct {
+	// Name is unique, like gateway-1.
+	Name string
+	// Path is the program, Args its arguments without the program's name.
+	Path string
+	Args []string
+	// Env is its whole environment.
+	Env []string
+	// Log is the file that its output is appended to.
+	Log string
+	// ReadyURL answers 200 once the child is ready; when it is empty, a started child is ready.
+	ReadyURL string
+}
+
+// Status is a child at one moment.
+type Status struct {
+	Name string
+	// PID is its process id, 0 when it does not run.
+	PID   int
+	State State
+	// Restarts is how often it was started again.
+	Restarts int
+}
+
+// Config says what to do about deaths.
+type Config struct {
+	// Restart starts dead children again.
+	Restart bool
+	// Log receives a line for each death and each return.
+	Log *slog.Logger
+	// Changed, when set, is called after every change of a status, one call at a time, from any
+	// goroutine of the supervisor; it must not call back into it except for Statuses.
+	Changed func()
+}
+
+// Supervisor starts and keeps children.
+type Supervisor struct {
+	cfg   Config
+	forks chan func()
+	done  chan struct{} // closed when the forking goroutine has ended
+
+	mu       sync.Mutex
+	children []*child // guarded by mu, in order of start
+
+	changes sync.Mutex // serialises Changed; never taken with mu held
+}
+
+// Open starts the forking goroutine, which Close ends.
+func Open(cfg Config) *Supervisor {
+	s := &Supervisor{cfg: cfg, forks: make(chan func()), done: make(chan struct{})}
+	go func() {
+		defer close(s.done)
+		// Never unlocked before the end: when this thread dies, so do the children it forked.
+		runtime.LockOSThread()
+		for fork := range s.forks {
+			fork()
+		}
+		runtime.UnlockOSThread()
+	}()
+	return s
+}
+
+// Close stops what still runs, without patience, and ends the supervisor's goroutines.
+func (s *Supervisor) Close() {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	s.Stop(ctx)
+	close(s.forks)
+	<-s.done
+}
+
+// Start starts a child and waits until it is ready. When it cannot be started, dies or is not ready by
+// the end of ctx, it is stopped and the error holds the last lines of its output.
+func (s *Supervisor) Start(ctx context.Context, spec Spec) error {
+	c := &child{spec: spec, supervisor: s, stop: make(chan struct{}), ended: make(chan struct{})}
+	s.mu.Lock()
+	if slices.ContainsFunc(s.children, func(other *child) bool { return other.spec.Name == spec.Name }) {
+		s.mu.Unlock()
+		return fmt.Errorf("start %s: a child of this name runs", spec.Name)
+	}
+	s.children = append(s.children, c)
+	s.mu.Unlock()
+
+	exited, err := c.fork()
+	if err == nil {
+		err = awaitReady(ctx, spec.ReadyURL, exited)
+	}
+	if err != nil {
+		if exited != nil {
+			c.signal(syscall.SIGKILL)
+			<-exited
+		}
+		c.end(Dead)
+		return fmt.Errorf("start %s: %w%s", spec.Name, err, tail(spec.Log))
+	}
+	c.set(Running)
+	go c.keep(exited)
+	return nil
+}
+
+// Run runs a program to its end and returns its output; the error of one that fails holds what it said.
+func (s *Supervisor) Run(ctx context.Context, spec Spec) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, spec.Path, spec.Args...) //nolint:gosec // the caller's own programs
+	cmd.Env = spec.Env
+	cmd.SysProcAttr = attributes()
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
+	err := s.fork(cmd.Start)
+	if err == nil {
+		err = cmd.Wait()
+	}
+	if err != nil {
+		return output.Bytes(), fmt.Errorf("run %s: %w\n%s", spec.Name, err, bytes.TrimSpace(output.Bytes()))
+	}
+	return output.Bytes(), nil
+}
+
+// Stop asks the named children, or all of them when none is named, to end, and kills those that have
+// not by the end of ctx. It returns when they are gone.
+func (s *Supervisor) Stop(ctx context.Context, names ...string) {
+	s.mu.Lock()
+	var stopping []*child
+	for _, c := range s.children {
+		if len(names) == 0 || slices.Contains(names, c.spec.Name) {
+			stopping = append(stopping, c)
+		}
+	}
+	s.mu.Unlock()
+	for _, c := range stopping {
+		c.stopOnce.Do(func() { close(c.stop) })
+		c.signal(syscall.SIGTERM)
+	}
+	for _, c := range stopping {
+		select {
+		case <-c.ended:
+		case <-ctx.Done():
+			c.signal(syscall.SIGKILL)
+			<-c.ended
+		}
+	}
+}
+
+// Statuses returns all children in the order they were started.
+func (s *Supervisor) Statuses() []Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	statuses := make([]Status, len(s.children))
+	for i, c := range s.children {
+		statuses[i] = c.status
+		statuses[i].Name = c.spec.Name
+	}
+	return statuses
+}
+
+// fork runs f on the forking thread.
+func (s *Supervisor) fork(f func() error) error {
+	result := make(chan error, 1)
+	select {
+	case s.forks <- func() { result <- f() }:
+		return <-result
+	case <-s.done:
+		return errors.New("the supervisor is closed")
+	}
+}
+
+func (s *Supervisor) changed() {
+	if s.cfg.Changed == nil {
+		return
+	}
+	s.changes.Lock()
+	defer s.changes.Unlock()
+	s.cfg.Changed()
+}
