@@ -51,6 +51,27 @@ func (p PubKey) IsZero() bool { return p == PubKey{} }
 // String returns 128 lower-case hexadecimal digits.
 func (s Sig) String() string { return hex.EncodeToString(s[:]) }
 
+// MarshalText returns 64 lower-case hexadecimal digits.
+func (id ID) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, id[:]), nil }
+
+// UnmarshalText sets id from exactly 64 lower-case hexadecimal digits, and to zeros on failure. The
+// error is ErrBadHex.
+func (id *ID) UnmarshalText(b []byte) error { return parseHex(id[:], b) }
+
+// MarshalText returns 64 lower-case hexadecimal digits.
+func (p PubKey) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, p[:]), nil }
+
+// UnmarshalText sets p from exactly 64 lower-case hexadecimal digits, and to zeros on failure. The
+// error is ErrBadHex.
+func (p *PubKey) UnmarshalText(b []byte) error { return parseHex(p[:], b) }
+
+// MarshalText returns 128 lower-case hexadecimal digits.
+func (s Sig) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, s[:]), nil }
+
+// UnmarshalText sets s from exactly 128 lower-case hexadecimal digits, and to zeros on failure. The
+// error is ErrBadHex.
+func (s *Sig) UnmarshalText(b []byte) error { return parseHex(s[:], b) }
+
 // unhex holds the value of each lower-case hexadecimal digit and 0xff for every other byte.
 // encoding/hex also takes upper case, which NIP-01 forbids.
 var unhex = func() (t [256]byte) {
