@@ -68,20 +68,20 @@ func Open(path string) (*Dir, error) {
 	if err := os.MkdirAll(path, mode); err != nil {
 		return nil, fmt.Errorf("make data directory: %w", err)
 	}
-	lock, err := os.OpenFile(filepath.Join(path, lockName), os.O_RDWR|os.O_CREATE, 0o600)
+	lock, err := os.OpenFile(filepath.Join(path, lockName), os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // the operator's directory
 	if err != nil {
 		return nil, fmt.Errorf("open data directory: %w", err)
 	}
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		defer lock.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, &HeldError{Path: path, PID: readPID(lock)}
+			err = &HeldError{Path: path, PID: readPID(lock)}
+		} else {
+			err = fmt.Errorf("lock data directory %s: %w", path, err)
 		}
-		return nil, fmt.Errorf("lock data directory %s: %w", path, err)
+		return nil, errors.Join(err, lock.Close())
 	}
 	if err := writePID(lock); err != nil {
-		lock.Close()
-		return nil, fmt.Errorf("lock data directory %s: %w", path, err)
+		return nil, errors.Join(fmt.Errorf("lock data directory %s: %w", path, err), lock.Close())
 	}
 	return &Dir{path: path, lock: lock}, nil
 }

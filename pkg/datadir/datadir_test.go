@@ -43,9 +43,9 @@ func TestDefaultForOrdinaryUsers(t *testing.T) {
 
 func TestLoadOrCreate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys", "one.key")
-	make := func() ([]byte, error) { return []byte("secret"), nil }
+	create := func() ([]byte, error) { return []byte("secret"), nil }
 
-	content, created, err := datadir.LoadOrCreate(path, make)
+	content, created, err := datadir.LoadOrCreate(path, create)
 	require.NoError(t, err)
 	require.True(t, created)
 	require.Equal(t, "secret", string(content))
@@ -59,7 +59,7 @@ func TestLoadOrCreate(t *testing.T) {
 	require.Equal(t, "secret", string(content))
 
 	require.NoError(t, os.Chmod(path, 0o644))
-	_, _, err = datadir.LoadOrCreate(path, make)
+	_, _, err = datadir.LoadOrCreate(path, create)
 	require.ErrorContains(t, err, "chmod 600")
 }
 

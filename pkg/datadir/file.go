@@ -13,15 +13,15 @@ import (
 const maxPrivateFile = 64 << 10
 
 // LoadOrCreate returns the content of the private file at path, without surrounding white space. If
-// there is no such file, make's result is written to it with mode 0600, together with the directories on
+// there is no such file, create's result is written to it with mode 0600, together with the directories on
 // the way (0700), and created is true. When two processes create it at once, both get the same content.
 // A file that others may read is refused.
-func LoadOrCreate(path string, make func() ([]byte, error)) (content []byte, created bool, err error) {
+func LoadOrCreate(path string, create func() ([]byte, error)) (content []byte, created bool, err error) {
 	content, err = loadPrivate(path)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return content, false, err
 	}
-	content, err = make()
+	content, err = create()
 	if err != nil {
 		return nil, false, err
 	}
@@ -47,7 +47,7 @@ func loadPrivate(path string) ([]byte, error) {
 	if info.Size() > maxPrivateFile {
 		return nil, fmt.Errorf("read private file: %s is larger than %d bytes", path, maxPrivateFile)
 	}
-	content, err := os.ReadFile(path)
+	content, err := os.ReadFile(path) //nolint:gosec // the caller's own file
 	if err != nil {
 		return nil, fmt.Errorf("read private file: %w", err)
 	}
@@ -71,18 +71,16 @@ func writeVia(path string, content []byte, place func(from, to string) error) er
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	defer os.Remove(temp.Name())
-	defer temp.Close()
-	if _, err := temp.Write(content); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
+	// After a rename there is nothing left to remove; after a link, the second name is.
+	defer func() { _ = os.Remove(temp.Name()) }()
+	_, err = temp.Write(content)
+	if err == nil {
+		err = temp.Sync()
 	}
-	if err := temp.Sync(); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
+	if err = errors.Join(err, temp.Close()); err == nil {
+		err = place(temp.Name(), path)
 	}
-	if err := temp.Close(); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	if err := place(temp.Name(), path); err != nil {
+	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil

@@ -104,7 +104,7 @@ func (b *Balancer) Run(ctx context.Context, ready func()) error {
 
 	var carried sync.WaitGroup
 	stop := context.AfterFunc(ctx, func() {
-		listener.Close()
+		_ = listener.Close() // only an already closed one fails
 		b.closeAll()
 	})
 	defer stop()
@@ -121,10 +121,10 @@ func (b *Balancer) Drain(context.Context) error {
 	b.drain.Do(func() { close(b.draining) })
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.listener != nil {
-		b.listener.Close()
+	if b.listener == nil {
+		return nil
 	}
-	return nil
+	return b.listener.Close()
 }
 
 // accept serves until the listener is closed by the end of ctx or by Drain.
@@ -184,10 +184,10 @@ func (b *Balancer) carry(ctx context.Context, client net.Conn) {
 			return
 		}
 		if half, ok := server.(interface{ CloseWrite() error }); ok {
-			half.CloseWrite()
+			_ = half.CloseWrite() // a connection that is gone ends the other direction too
 		}
 	})
-	io.Copy(client, server) //nolint:errcheck // whatever ended it, the connection is over
+	_, _ = io.Copy(client, server) // whatever ended it, the connection is over
 	client.Close()
 	server.Close()
 	upstream.Wait()

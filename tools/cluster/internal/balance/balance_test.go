@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 // backend says its name in a line to whoever connects, then echoes until the client half-closes.
 func backend(t *testing.T, name string) net.Listener {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { listener.Close() })
 	go func() {
@@ -64,7 +64,7 @@ func start(t *testing.T, backends ...string) (*balance.Balancer, func()) {
 // name connects and returns the greeting, with the connection still open.
 func name(t *testing.T, b *balance.Balancer) (string, *net.TCPConn, *bufio.Reader) {
 	t.Helper()
-	conn, err := net.Dial("tcp", b.Addr().String())
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", b.Addr().String())
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })
 	reader := bufio.NewReader(conn)
@@ -107,7 +107,7 @@ func TestDrainKeepsConnectionsAndStopClosesThem(t *testing.T) {
 	_, conn, reader := name(t, b)
 
 	require.NoError(t, b.Drain(t.Context()))
-	_, err := net.Dial("tcp", b.Addr().String())
+	_, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", b.Addr().String())
 	require.Error(t, err)
 	_, err = io.WriteString(conn, "x")
 	require.NoError(t, err)
@@ -124,7 +124,7 @@ func TestNoBackendClosesTheClient(t *testing.T) {
 	gone := backend(t, "gone")
 	gone.Close()
 	b, _ := start(t, gone.Addr().String())
-	conn, err := net.Dial("tcp", b.Addr().String())
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", b.Addr().String())
 	require.NoError(t, err)
 	defer conn.Close()
 	_, err = conn.Read(make([]byte, 1))

@@ -30,7 +30,7 @@ func (c *child) fork() (<-chan struct{}, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer output.Close()
+	defer func() { _ = output.Close() }()            // the child has its own
 	cmd := exec.Command(c.spec.Path, c.spec.Args...) //nolint:gosec,noctx // the caller's own programs; Stop ends them, politely first
 	cmd.Env = c.spec.Env
 	cmd.Stdout, cmd.Stderr = output, output
@@ -162,11 +162,11 @@ func (c *child) signal(signal os.Signal) {
 // tail returns the last lines of a log file for an error message, indented, with a line break before.
 func tail(path string) string {
 	const size, lines = 8 << 10, 12
-	file, err := os.Open(path)
+	file, err := os.Open(path) //nolint:gosec // a log that this package made
 	if err != nil {
 		return ""
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	if info, err := file.Stat(); err == nil && info.Size() > size {
 		if _, err := file.Seek(-size, io.SeekEnd); err != nil {
 			return ""

@@ -26,9 +26,9 @@ func awaitReady(ctx context.Context, url string, exited <-chan struct{}) error {
 	defer client.CloseIdleConnections()
 	ticker := time.NewTicker(readyInterval)
 	defer ticker.Stop()
-	last := errors.New("nobody asked yet")
 	for {
-		if last = ask(ctx, client, url); last == nil {
+		last := ask(ctx, client, url)
+		if last == nil {
 			return nil
 		}
 		select {

@@ -133,7 +133,7 @@ func (s *Supervisor) Start(ctx context.Context, spec Spec) error {
 		return fmt.Errorf("start %s: %w%s", spec.Name, err, tail(spec.Log))
 	}
 	c.set(Running)
-	go c.keep(exited)
+	go c.keep(exited) //nolint:contextcheck // ctx bounds the start, Stop the life
 	return nil
 }
 

@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 
 // live connects to addr, says its process id, and lives until it is killed or addr goes away.
 func live(addr string) {
-	conn, err := net.Dial("tcp", addr)
+	conn, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", addr)
 	if err != nil {
 		os.Exit(1)
 	}
@@ -71,7 +71,7 @@ type peer struct {
 
 func listen(t *testing.T) peer {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { listener.Close() })
 	return peer{listener, t}
