@@ -37,7 +37,7 @@ func FilterToProto(f *nostr.Filter) *commonv1.Filter {
 		m.Tags = append(m.Tags, &commonv1.TagCondition{Name: string([]byte{c.Name}), Values: values})
 	}
 	if f.Limit != nil {
-		limit := uint32(min(max(int64(*f.Limit), 0), math.MaxUint32)) //nolint:gosec // clamped to the range
+		limit := uint32(min(max(int64(*f.Limit), 0), math.MaxUint32))
 		m.Limit = &limit
 	}
 	return m

@@ -301,7 +301,7 @@ func (d *filterDecoder) authors() bool {
 func (d *filterDecoder) kinds() bool {
 	return d.list("kinds", func() bool {
 		k, ok := d.int64("a value of kinds", 0, math.MaxUint16)
-		d.f.Kinds = append(d.f.Kinds, nostr.Kind(k)) //nolint:gosec // int64 has checked the range
+		d.f.Kinds = append(d.f.Kinds, nostr.Kind(k))
 		return ok
 	})
 }

@@ -105,7 +105,7 @@ func (d *eventDecoder) member(key text) bool {
 	case fieldKind:
 		var kind int64
 		kind, ok = d.int64("kind", 0, math.MaxUint16)
-		d.ev.Kind = nostr.Kind(kind) //nolint:gosec // int64 has checked the range
+		d.ev.Kind = nostr.Kind(kind)
 	case fieldTags:
 		ok = d.tags()
 	case fieldContent:

@@ -109,7 +109,7 @@ func (d *relayDecoder) count() bool {
 		}
 		seen = true
 		n, ok := d.int64("count", 0, math.MaxInt64)
-		d.r.Count = uint64(n) //nolint:gosec // int64 has checked the range
+		d.r.Count = uint64(n)
 		return ok
 	})
 	if ok && !seen {

@@ -316,7 +316,7 @@ func (s *scanner) int64(name string, least, most int64) (int64, bool) {
 	case !negative && abs <= math.MaxInt64:
 		n = int64(abs)
 	case negative && abs <= 1<<63:
-		n = -int64(abs) //nolint:gosec // 1<<63 wraps to the least int64, which is what it stands for
+		n = -int64(abs)
 	default:
 		return 0, s.failAt(start, name+" is out of range")
 	}
