@@ -1,0 +1,74 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/apiary-relay/apiary/pkg/nostr"
+)
+
+// RefusedError is the relay's verdict that it does not take an event.
+type RefusedError struct {
+	// Message is the relay's, with its NIP-01 prefix.
+	Message string
+}
+
+// Error quotes the relay.
+func (e *RefusedError) Error() string { return "the relay refuses the event: " + Printable(e.Message) }
+
+// Publish signs event and publishes it. It returns the relay's remark on an accepted event, which is
+// mostly empty. While there is no verdict, or one that asks to try again, it tries again until ctx ends;
+// that is safe, because a relay stores an event once.
+func Publish(ctx context.Context, cfg Config, event *nostr.Event) (remark string, err error) {
+	if event.CreatedAt == 0 {
+		event.CreatedAt = time.Now().Unix()
+	}
+	if err := event.Sign(cfg.Key); err != nil {
+		return "", err
+	}
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		remark, err := publishOnce(ctx, cfg, event)
+		var refused *RefusedError
+		if err == nil || errors.Is(err, ErrAuth) || errors.As(err, &refused) && !passing(refused.Message) {
+			return remark, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return "", describe(ctx, "publish", err)
+		}
+	}
+}
+
+func publishOnce(ctx context.Context, cfg Config, event *nostr.Event) (string, error) {
+	conn, err := dial(ctx, cfg)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	ok, message, err := conn.Publish(ctx, event)
+	if err != nil {
+		return "", err
+	}
+	if !ok {
+		return "", &RefusedError{Message: message}
+	}
+	return message, nil
+}
+
+// passing reports whether a relay's reason is one that passes with time (NIP-01's error and
+// rate-limited).
+func passing(text string) bool {
+	return strings.HasPrefix(text, "error:") || strings.HasPrefix(text, "rate-limited:")
+}
+
+// describe wraps the end of ctx, which says nothing to a person, in what was waited for.
+func describe(ctx context.Context, what string, err error) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("%s: no answer in time: %w", what, err)
+	}
+	return err
+}
