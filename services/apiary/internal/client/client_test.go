@@ -204,7 +204,7 @@ func TestListenStopsWhenRefused(t *testing.T) {
 }
 
 func TestListenIgnoresForgeries(t *testing.T) {
-	real, forged := text(t, "real", time.Now().Unix()), text(t, "forged", time.Now().Unix())
+	genuine, forged := text(t, "real", time.Now().Unix()), text(t, "forged", time.Now().Unix())
 	forged.Content = "other"
 	url := relay(t, func(r relaySide) {
 		r.send(wire.AppendAuth(nil, "c"))
@@ -214,12 +214,12 @@ func TestListenIgnoresForgeries(t *testing.T) {
 		}
 		req := r.stored()
 		r.send(wire.AppendEvent(nil, req.SubID, forged.AppendJSON(nil)))
-		r.send(wire.AppendEvent(nil, req.SubID, real.AppendJSON(nil)))
+		r.send(wire.AppendEvent(nil, req.SubID, genuine.AppendJSON(nil)))
 		r.read()
 	})
 	out := newLines()
 	listen(t, ListenConfig{Config: Config{URL: url, Key: nostrtest.Key("bob")}, Out: out, Notes: io.Discard, JSON: true})
-	require.Equal(t, string(real.AppendJSON(nil)), out.next(t))
+	require.Equal(t, string(genuine.AppendJSON(nil)), out.next(t))
 }
 
 func TestPublishTriesAgainUntilThereIsAVerdict(t *testing.T) {
