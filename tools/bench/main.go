@@ -1,0 +1,146 @@
+// Command bench measures this machine's all-in-one as a real process, over real sockets, with the durability
+// of production: every acknowledged event is committed and flushed by Postgres. It prints a table and, as
+// its last line, RESULT with the figures as JSON.
+//
+// It fails when what it checks is wrong (an acknowledged event is not stored, a delivery is missing or
+// repeated), never because the machine is slow. Client and server share the machine's cores, so the figures
+// compare runs on one machine and are no capacity statement.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"text/tabwriter"
+	"time"
+)
+
+// options are the sizes of a run.
+type options struct {
+	binary      string
+	events      int
+	publishers  int
+	window      int
+	subscribers int
+	queries     int
+	idle        int
+}
+
+func main() {
+	opts := options{}
+	flag.StringVar(&opts.binary, "apiary", "bin/apiary", "the all-in-one's binary")
+	flag.IntVar(&opts.events, "events", 100_000, "events to publish, and then to query")
+	flag.IntVar(&opts.publishers, "publishers", 16, "connections that publish")
+	flag.IntVar(&opts.window, "window", 64, "events in flight per publishing connection")
+	flag.IntVar(&opts.subscribers, "subscribers", 1000, "subscribers of the crowded delivery run")
+	flag.IntVar(&opts.queries, "queries", 300, "queries per shape of filter")
+	flag.IntVar(&opts.idle, "idle", 5000, "idle authenticated connections")
+	flag.Parse()
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, opts, os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// result is the RESULT line. Latencies are in milliseconds, memory in KiB.
+type result struct {
+	VerifyPerS      float64 `json:"verify_per_s"`
+	IngestPerS      float64 `json:"ingest_per_s"`
+	Deliver1P50     float64 `json:"deliver_1_p50_ms"`
+	Deliver1P99     float64 `json:"deliver_1_p99_ms"`
+	Deliver1000P50  float64 `json:"deliver_1000_p50_ms"`
+	Deliver1000P99  float64 `json:"deliver_1000_p99_ms"`
+	ReqP50          float64 `json:"req_p50_ms"`
+	ReqP99          float64 `json:"req_p99_ms"`
+	RSSPerConn      float64 `json:"rss_kb_per_conn"`
+	ServerCPUPerEvt float64 `json:"ingest_cpu_us_per_event"`
+}
+
+func run(ctx context.Context, opts options, out io.Writer) (err error) {
+	if err := raiseFileLimit(); err != nil {
+		return err
+	}
+	var res result
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	row := func(what, figure, detail string) { fmt.Fprintf(table, "%s\t%s\t%s\n", what, figure, detail) }
+	row("WHAT", "FIGURE", "HOW")
+
+	res.VerifyPerS, err = measureVerify(ctx)
+	if err != nil {
+		return fmt.Errorf("verify: %w", err)
+	}
+	row("verify per core", fmt.Sprintf("%.0f/s", res.VerifyPerS), "decode, id and BIP-340 signature of a 300-byte event, one goroutine")
+
+	fmt.Fprintln(os.Stderr, "bench: starting the all-in-one")
+	server, err := startServer(ctx, opts.binary)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, server.stop()) }()
+
+	fmt.Fprintf(os.Stderr, "bench: publishing %d events\n", opts.events)
+	load, err := measureIngest(ctx, server, opts)
+	if err != nil {
+		return fmt.Errorf("ingest: %w", err)
+	}
+	res.IngestPerS, res.ServerCPUPerEvt = load.perSecond, load.cpuPerEvent
+	row("ingest, durable", fmt.Sprintf("%.0f/s", load.perSecond),
+		fmt.Sprintf("%d events over %d connections with %d in flight each; OK p50 %.1f ms, p99 %.1f ms; %.0f µs CPU per event in apiary",
+			opts.events, opts.publishers, opts.window, load.p50, load.p99, load.cpuPerEvent))
+
+	fmt.Fprintln(os.Stderr, "bench: querying")
+	shapes, all, err := measureQueries(ctx, server, load, opts)
+	if err != nil {
+		return fmt.Errorf("query: %w", err)
+	}
+	res.ReqP50, res.ReqP99 = all.quantile(0.50), all.quantile(0.99)
+	row("REQ to EOSE", fmt.Sprintf("p50 %.2f ms, p99 %.2f ms", res.ReqP50, res.ReqP99),
+		fmt.Sprintf("%d stored events, %d queries of each shape, one at a time", opts.events, opts.queries))
+	for _, s := range shapes {
+		row("  "+s.name, fmt.Sprintf("p50 %.2f ms, p99 %.2f ms", s.times.quantile(0.50), s.times.quantile(0.99)), s.filter)
+	}
+
+	fmt.Fprintln(os.Stderr, "bench: delivering")
+	one, err := measureDelivery(ctx, server, delivery{subscribers: 1, events: 500, every: 20 * time.Millisecond})
+	if err != nil {
+		return fmt.Errorf("deliver to 1: %w", err)
+	}
+	res.Deliver1P50, res.Deliver1P99 = one.quantile(0.50), one.quantile(0.99)
+	row("publish to deliver, 1 subscriber", fmt.Sprintf("p50 %.2f ms, p99 %.2f ms", res.Deliver1P50, res.Deliver1P99), "50 events/s, through the durable commit")
+	many, err := measureDelivery(ctx, server, delivery{subscribers: opts.subscribers, events: 100, every: 100 * time.Millisecond})
+	if err != nil {
+		return fmt.Errorf("deliver to %d: %w", opts.subscribers, err)
+	}
+	res.Deliver1000P50, res.Deliver1000P99 = many.quantile(0.50), many.quantile(0.99)
+	row(fmt.Sprintf("publish to deliver, %d subscribers", opts.subscribers),
+		fmt.Sprintf("p50 %.2f ms, p99 %.2f ms", res.Deliver1000P50, res.Deliver1000P99),
+		fmt.Sprintf("10 events/s, %d deliveries/s", 10*opts.subscribers))
+
+	fmt.Fprintf(os.Stderr, "bench: opening %d idle connections\n", opts.idle)
+	res.RSSPerConn, err = measureIdle(ctx, server, opts.idle)
+	if err != nil {
+		return fmt.Errorf("idle: %w", err)
+	}
+	row("memory per idle connection", fmt.Sprintf("%.1f KiB", res.RSSPerConn),
+		fmt.Sprintf("growth of the process's resident set over %d authenticated connections", opts.idle))
+
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	line, err := json.Marshal(res)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "RESULT %s\n", line)
+	return err
+}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// server is one all-in-one process with data of its own.
+type server struct {
+	cmd    *exec.Cmd
+	exited chan error
+	dir    string
+	log    bytes.Buffer
+	addr   string
+}
+
+// url is where clients connect.
+func (s *server) url() string { return "ws://" + s.addr }
+
+// raiseFileLimit lets this process and its children hold as many sockets as the system allows.
+func raiseFileLimit() error {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return fmt.Errorf("read the open file limit: %w", err)
+	}
+	limit.Cur = limit.Max
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return fmt.Errorf("raise the open file limit: %w", err)
+	}
+	return nil
+}
+
+// freeAddress finds a loopback port that nobody listens on.
+func freeAddress(ctx context.Context) (string, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}
+
+// startServer starts the all-in-one on fresh data and returns when it answers.
+func startServer(ctx context.Context, binary string) (*server, error) {
+	dir, err := os.MkdirTemp("", "apiary-bench-")
+	if err != nil {
+		return nil, err
+	}
+	// Postgres refuses root and runs as another user, who has to reach its directory.
+	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // an empty benchmark directory; what is private inside has modes of its own
+		return nil, err
+	}
+	addr, err := freeAddress(ctx)
+	if err != nil {
+		return nil, err
+	}
+	adminAddr, err := freeAddress(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &server{dir: dir, addr: addr, exited: make(chan error, 1)}
+	// Not CommandContext: the process is stopped by signal, in stop, so that it can clean up.
+	s.cmd = exec.Command(binary, "serve", "--listen", addr, "--admin.listen", adminAddr, "--data", filepath.Join(dir, "data")) //nolint:gosec,noctx // our own binary, stopped in stop
+	s.cmd.Stdout, s.cmd.Stderr = &s.log, &s.log
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := s.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", binary, err)
+	}
+	go func() { s.exited <- s.cmd.Wait() }()
+	if err := s.waitReady(ctx); err != nil {
+		return nil, errors.Join(err, s.stop())
+	}
+	return s, nil
+}
+
+func (s *server) waitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	client := &http.Client{Timeout: 2 * time.Second}
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.addr, nil)
+		if err != nil {
+			return err
+		}
+		req.Header.Set("Accept", "application/nostr+json")
+		if resp, err := client.Do(req); err == nil {
+			resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return nil
+			}
+		}
+		select {
+		case err := <-s.exited:
+			s.exited <- err
+			return fmt.Errorf("the server ended: %w\n%s", err, s.log.String())
+		case <-ctx.Done():
+			return fmt.Errorf("the server is not ready: %w\n%s", ctx.Err(), s.log.String())
+		case <-tick.C:
+		}
+	}
+}
+
+// stop ends the process as Ctrl-C would and removes its data.
+func (s *server) stop() error {
+	defer os.RemoveAll(s.dir)
+	_ = s.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case err := <-s.exited:
+		if err != nil {
+			return fmt.Errorf("the server did not end cleanly: %w\n%s", err, s.log.String())
+		}
+		return nil
+	case <-time.After(30 * time.Second):
+		_ = s.cmd.Process.Kill()
+		return errors.New("the server did not end within 30 s of SIGTERM")
+	}
+}
+
+// rssKiB is the resident memory of the process.
+func (s *server) rssKiB() (float64, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(status)) {
+		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			return strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 64)
+		}
+	}
+	return 0, errors.New("no VmRSS in /proc")
+}
+
+// cpu is the processor time the process has used.
+func (s *server) cpu() (time.Duration, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	// The command's name is in parentheses and may hold spaces; utime and stime are fields 14 and 15.
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	fields := strings.Fields(rest)
+	if len(fields) < 13 {
+		return 0, errors.New("short /proc stat")
+	}
+	var ticks int64
+	for _, f := range fields[11:13] {
+		n, err := strconv.ParseInt(f, 10, 64)
+		if err != nil {
+			return 0, err
+		}
+		ticks += n
+	}
+	const ticksPerSecond = 100 // USER_HZ, fixed on Linux
+	return time.Duration(ticks) * time.Second / ticksPerSecond, nil
+}
