@@ -23,6 +23,8 @@ const (
 	migrationLockTimeout = "10s"
 	// Two runs at once: the second waits for the first, in tries one second apart.
 	migrationLockTries = 300
+	// schemaTable is where goose keeps what has been run, whatever the search path of the user is.
+	schemaTable = "public.goose_db_version"
 )
 
 // Migrate brings the schema up to date; it does nothing if it is. Several may run at once, each waits for
@@ -98,7 +100,7 @@ func newProvider(db *sql.DB) (*goose.Provider, error) {
 		return nil, fmt.Errorf("make migration lock: %w", err)
 	}
 	provider, err := goose.NewProvider(goose.DialectPostgres, db, migrations.FS(),
-		goose.WithSessionLocker(locker), goose.WithDisableGlobalRegistry(true))
+		goose.WithTableName(schemaTable), goose.WithSessionLocker(locker), goose.WithDisableGlobalRegistry(true))
 	if err != nil {
 		return nil, fmt.Errorf("load migrations: %w", err)
 	}

@@ -17,7 +17,9 @@ BEGIN
                 NULL; -- another database of this cluster migrates at the same time
             END;
         END IF;
-        IF NOT pg_has_role(current_user, role_name, 'MEMBER') THEN
+        -- Since 16, whoever creates a role is a member that may not take it.
+        IF NOT pg_has_role(current_user, role_name,
+            CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END) THEN
             EXECUTE format('GRANT %I TO %I', role_name, current_user);
         END IF;
     END LOOP;
@@ -37,7 +39,12 @@ GRANT USAGE ON SCHEMA audit TO apiary_audit;
 GRANT USAGE ON SCHEMA workflow TO apiary_workflow;
 GRANT USAGE ON SCHEMA media TO apiary_media;
 
+-- Every service checks the schema version before it says that it is ready.
+GRANT SELECT ON public.goose_db_version TO apiary_ingest, apiary_search, apiary_audit, apiary_workflow, apiary_media;
+
 -- +goose Down
+-- The roles stay: another database may use them.
+REVOKE ALL ON public.goose_db_version FROM apiary_ingest, apiary_search, apiary_audit, apiary_workflow, apiary_media;
 DROP SCHEMA media;
 DROP SCHEMA workflow;
 DROP SCHEMA audit;

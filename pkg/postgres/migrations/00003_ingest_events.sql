@@ -89,7 +89,7 @@ CREATE TABLE ingest.outbox (
 -- are already in the default partition is left there.
 -- +goose StatementBegin
 CREATE FUNCTION ingest.ensure_event_partitions(from_time timestamptz, months integer) RETURNS integer
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     month_start timestamptz := date_trunc('month', from_time AT TIME ZONE 'UTC') AT TIME ZONE 'UTC';
     next_start  timestamptz;

@@ -1,0 +1,116 @@
+package private
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	// orphanWait is how long a server that was left behind may take to shut down fast.
+	orphanWait = 30 * time.Second
+	// immediateWait is how long an immediate shutdown may take.
+	immediateWait = 10 * time.Second
+	pollEvery     = 20 * time.Millisecond
+)
+
+// pidFile is what Postgres writes to postmaster.pid: its process id first, its state on line 8.
+type pidFile struct {
+	pid   int
+	state string
+}
+
+func readPIDFile(pgdata string) (pidFile, error) {
+	content, err := os.ReadFile(filepath.Join(pgdata, "postmaster.pid"))
+	if err != nil {
+		return pidFile{}, err
+	}
+	lines := strings.Split(string(content), "\n")
+	pid, err := strconv.Atoi(strings.TrimSpace(lines[0]))
+	if err != nil || pid <= 1 {
+		return pidFile{}, fmt.Errorf("read postmaster.pid: no process id in %q", lines[0])
+	}
+	f := pidFile{pid: pid}
+	if len(lines) > 7 {
+		f.state = strings.TrimSpace(lines[7])
+	}
+	return f, nil
+}
+
+// clearOrphan makes sure that no server runs on pgdata. The caller holds the directory's lock, so a server
+// that runs there has lost its process to a crash, and a postmaster.pid without one is stale. (Postgres
+// itself would refuse to start when another process of the same user has got the number meanwhile.)
+func clearOrphan(ctx context.Context, pgdata string, log *slog.Logger) error {
+	f, err := readPIDFile(pgdata)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil && isServer(ctx, f.pid, pgdata) {
+		log.LogAttrs(ctx, slog.LevelWarn, "stopping the postgres that an earlier run left behind", slog.Int("pid", f.pid))
+		return stopOrphan(ctx, f.pid, pgdata)
+	}
+	if err := os.Remove(filepath.Join(pgdata, "postmaster.pid")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove stale postmaster.pid: %w", err)
+	}
+	return nil
+}
+
+func stopOrphan(ctx context.Context, pid int, pgdata string) error {
+	for _, try := range []struct {
+		signal syscall.Signal
+		wait   time.Duration
+	}{{syscall.SIGINT, orphanWait}, {syscall.SIGQUIT, immediateWait}} {
+		if err := syscall.Kill(pid, try.signal); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("stop the postgres left behind, process %d: %w", pid, err)
+		}
+		gone, err := waitGone(ctx, pid, pgdata, try.wait)
+		if gone || err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("stop the postgres left behind: process %d does not end", pid)
+}
+
+func waitGone(ctx context.Context, pid int, pgdata string, wait time.Duration) (bool, error) {
+	deadline := time.NewTimer(wait)
+	defer deadline.Stop()
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for isServer(ctx, pid, pgdata) {
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			return false, nil
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
+		}
+	}
+	return true, nil
+}
+
+// isServer reports whether the process is a Postgres server that runs on pgdata: its working directory is
+// pgdata. Without /proc the command line has to do, which has it after -D.
+func isServer(ctx context.Context, pid int, pgdata string) bool {
+	if err := syscall.Kill(pid, 0); err != nil && !errors.Is(err, syscall.EPERM) {
+		return false
+	}
+	if _, err := os.Stat("/proc/self/cwd"); err == nil {
+		cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
+		if err != nil {
+			return false // it has ended
+		}
+		real, err := filepath.EvalSymlinks(pgdata)
+		return err == nil && cwd == real
+	}
+	out, err := exec.CommandContext(ctx, "ps", "-o", "command=", "-p", strconv.Itoa(pid)).Output()
+	return err == nil && strings.Contains(string(out), "postgres") && strings.Contains(string(out), "-D "+pgdata)
+}
