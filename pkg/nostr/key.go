@@ -21,19 +21,19 @@ type Sig [64]byte
 // ParseID parses exactly 64 lower-case hexadecimal digits. The error is ErrBadHex.
 func ParseID(s string) (ID, error) {
 	var id ID
-	return id, parseHex(id[:], s)
+	return id, ParseHex(id[:], s)
 }
 
 // ParsePubKey parses exactly 64 lower-case hexadecimal digits. The error is ErrBadHex.
 func ParsePubKey(s string) (PubKey, error) {
 	var p PubKey
-	return p, parseHex(p[:], s)
+	return p, ParseHex(p[:], s)
 }
 
 // ParseSig parses exactly 128 lower-case hexadecimal digits. The error is ErrBadHex.
 func ParseSig(s string) (Sig, error) {
 	var sig Sig
-	return sig, parseHex(sig[:], s)
+	return sig, ParseHex(sig[:], s)
 }
 
 // String returns 64 lower-case hexadecimal digits.
@@ -56,21 +56,21 @@ func (id ID) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, id[:])
 
 // UnmarshalText sets id from exactly 64 lower-case hexadecimal digits, and to zeros on failure. The
 // error is ErrBadHex.
-func (id *ID) UnmarshalText(b []byte) error { return parseHex(id[:], b) }
+func (id *ID) UnmarshalText(b []byte) error { return ParseHex(id[:], b) }
 
 // MarshalText returns 64 lower-case hexadecimal digits.
 func (p PubKey) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, p[:]), nil }
 
 // UnmarshalText sets p from exactly 64 lower-case hexadecimal digits, and to zeros on failure. The
 // error is ErrBadHex.
-func (p *PubKey) UnmarshalText(b []byte) error { return parseHex(p[:], b) }
+func (p *PubKey) UnmarshalText(b []byte) error { return ParseHex(p[:], b) }
 
 // MarshalText returns 128 lower-case hexadecimal digits.
 func (s Sig) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, s[:]), nil }
 
 // UnmarshalText sets s from exactly 128 lower-case hexadecimal digits, and to zeros on failure. The
 // error is ErrBadHex.
-func (s *Sig) UnmarshalText(b []byte) error { return parseHex(s[:], b) }
+func (s *Sig) UnmarshalText(b []byte) error { return ParseHex(s[:], b) }
 
 // unhex holds the value of each lower-case hexadecimal digit and 0xff for every other byte.
 // encoding/hex also takes upper case, which NIP-01 forbids.
@@ -84,8 +84,9 @@ var unhex = func() (t [256]byte) {
 	return t
 }()
 
-// parseHex fills dst from s; on failure dst is zeroed.
-func parseHex[T string | []byte](dst []byte, s T) error {
+// ParseHex fills dst from s, exactly two lower-case hexadecimal digits per byte. On failure dst is zeroed
+// and the error is ErrBadHex.
+func ParseHex[T string | []byte](dst []byte, s T) error {
 	if len(s) != 2*len(dst) {
 		return ErrBadHex
 	}

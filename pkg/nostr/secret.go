@@ -34,7 +34,7 @@ func GenerateSecretKey() (*SecretKey, error) {
 func ParseSecretKey(s string) (*SecretKey, error) {
 	var raw [32]byte
 	defer clear(raw[:])
-	if parseHex(raw[:], s) != nil {
+	if ParseHex(raw[:], s) != nil {
 		return nil, ErrBadSecret
 	}
 	var scalar btcec.ModNScalar

@@ -41,12 +41,16 @@ func (e *Event) Verify() error {
 	return e.CheckSignature()
 }
 
-// VerifySignature reports whether sig is a BIP-340 signature by pub over the message hash msg. BIP-340
-// allows messages of any length; Nostr signs ids, so only 32 bytes exist here.
-//
-// The equation is computed here on btcec's curve arithmetic, because the library's own entry point
-// allocates four times per call and does not refuse s ≥ n, as BIP-340 demands.
+// VerifySignature reports whether sig is a BIP-340 signature by pub over msg. BIP-340 signs messages of
+// any length; everything that Nostr signs is a hash of 32 bytes.
 func VerifySignature(pub *PubKey, msg *[32]byte, sig *Sig) bool {
+	return verify(pub, msg[:], sig)
+}
+
+// verify is BIP-340's verification, for a message of any length, so that all its vectors apply. The
+// equation is computed here on btcec's curve arithmetic, because the library's own entry point takes
+// 32 bytes only, allocates on every call and does not refuse s ≥ n, as BIP-340 demands.
+func verify(pub *PubKey, msg []byte, sig *Sig) bool {
 	var p, sG, eP, r btcec.JacobianPoint
 	if !liftX(pub, &p) {
 		return false
@@ -94,14 +98,15 @@ var challengeTag = func() (t [64]byte) {
 	return t
 }()
 
-// challenge returns e = int(taggedHash(r ‖ pub ‖ msg)) mod n.
-func challenge(sig *Sig, pub *PubKey, msg *[32]byte) btcec.ModNScalar {
-	var in [160]byte
-	copy(in[:], challengeTag[:])
-	copy(in[64:], sig[:32])
-	copy(in[96:], pub[:])
-	copy(in[128:], msg[:])
-	h := sha256.Sum256(in[:])
+// challenge returns e = int(taggedHash(r ‖ pub ‖ msg)) mod n. For 32 bytes the buffer stays on the
+// stack.
+func challenge(sig *Sig, pub *PubKey, msg []byte) btcec.ModNScalar {
+	in := make([]byte, 0, 160)
+	in = append(in, challengeTag[:]...)
+	in = append(in, sig[:32]...)
+	in = append(in, pub[:]...)
+	in = append(in, msg...)
+	h := sha256.Sum256(in)
 	var e btcec.ModNScalar
 	e.SetBytes(&h)
 	return e

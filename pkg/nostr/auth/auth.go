@@ -23,10 +23,9 @@ var (
 // id and the signature, in this order. An empty challenge is never met.
 //
 // hosts are the authorities that may stand in the relay tag: those of the community, and the one that
-// the client connected to. They are compared as tenant.NormalizeHost has them; of the URL otherwise
-// only ws or wss and an empty path count, as the scheme and a trailing slash are lost behind a load
-// balancer. Who has the private key of a community's name in DNS can answer for it, no one else: that
-// is why the host, unlike the rest, must be exact.
+// the client connected to. They are compared as tenant.NormalizeHost has them and must be exact, so that
+// an answer given to one relay is worth nothing at another. Besides, the URL is ws or wss, whichever,
+// since TLS may end before us, and has no path but a trailing slash.
 func CheckAuthEvent(ev *nostr.Event, challenge string, hosts []string, now time.Time, window time.Duration) error {
 	switch got, ok := one(ev, "challenge"); {
 	case ev.Kind != nostr.KindAuth:

@@ -130,7 +130,7 @@ func (d *frameDecoder) event() bool {
 		}
 		seen |= field
 		if field == fieldID {
-			d.f.HaveID = d.hex(&d.f.EventID, "id")
+			d.f.HaveID = d.hex(d.f.EventID[:], "id")
 			return d.f.HaveID
 		}
 		return d.skip()
@@ -282,19 +282,15 @@ func (d *filterDecoder) list(name string, element func() bool) bool {
 
 func (d *filterDecoder) ids() bool {
 	return d.list("ids", func() bool {
-		var id nostr.ID
-		ok := d.hex(&id, "a value of ids")
-		d.f.IDs = append(d.f.IDs, id)
-		return ok
+		d.f.IDs = append(d.f.IDs, nostr.ID{})
+		return d.hex(d.f.IDs[len(d.f.IDs)-1][:], "a value of ids")
 	})
 }
 
 func (d *filterDecoder) authors() bool {
 	return d.list("authors", func() bool {
-		var p nostr.PubKey
-		ok := d.hex(&p, "a value of authors")
-		d.f.Authors = append(d.f.Authors, p)
-		return ok
+		d.f.Authors = append(d.f.Authors, nostr.PubKey{})
+		return d.hex(d.f.Authors[len(d.f.Authors)-1][:], "a value of authors")
 	})
 }
 

@@ -95,11 +95,11 @@ func (d *eventDecoder) member(key text) bool {
 	ok := false
 	switch field {
 	case fieldID:
-		ok = d.hex(&d.ev.ID, "id")
+		ok = d.hex(d.ev.ID[:], "id")
 	case fieldPubKey:
-		ok = d.hex(&d.ev.PubKey, "pubkey")
+		ok = d.hex(d.ev.PubKey[:], "pubkey")
 	case fieldSig:
-		ok = d.hex(&d.ev.Sig, "sig")
+		ok = d.hex(d.ev.Sig[:], "sig")
 	case fieldCreatedAt:
 		d.ev.CreatedAt, ok = d.int64("created_at", math.MinInt64, math.MaxInt64)
 	case fieldKind:
@@ -183,18 +183,14 @@ func (d *eventDecoder) string(name string, limit int) (string, bool) {
 	return string(d.scratch), true
 }
 
-// hexText is an ID, a PubKey or a Sig.
-type hexText interface{ UnmarshalText(b []byte) error }
-
-// hex takes a string of lower-case hexadecimal digits of the right length.
-func (s *scanner) hex(dst hexText, name string) bool {
+// hex fills dst from a string of lower-case hexadecimal digits of the right length.
+func (s *scanner) hex(dst []byte, name string) bool {
 	if s.peek() == '"' {
 		t, ok := s.str()
 		if !ok {
 			return false
 		}
-		// Longer text than any id, key or signature is not worth unescaping.
-		if t.size <= 128 && dst.UnmarshalText(s.bytes(t)) == nil {
+		if t.size == 2*len(dst) && nostr.ParseHex(dst, s.bytes(t)) == nil {
 			return true
 		}
 		s.i = t.start
@@ -252,7 +248,7 @@ func salvageID(b []byte) (id nostr.ID, ok bool) {
 			if depth != 1 {
 				continue
 			}
-			if !isKey && isName && id.UnmarshalText(s) == nil {
+			if !isKey && isName && nostr.ParseHex(id[:], s) == nil {
 				return id, true
 			}
 			isName = isKey && string(s) == "id"

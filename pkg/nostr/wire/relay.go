@@ -52,7 +52,7 @@ func (d *relayDecoder) decode() bool {
 	case LabelEvent:
 		ok = d.next() && d.subID() && d.next() && d.event()
 	case LabelOK:
-		ok = d.next() && d.hex(&d.f.EventID, "the id of OK") && d.next() && d.verdict() && d.next() && d.message()
+		ok = d.next() && d.hex(d.f.EventID[:], "the id of OK") && d.next() && d.verdict() && d.next() && d.message()
 	case LabelEOSE:
 		ok = d.next() && d.subID()
 	case LabelClosed:
