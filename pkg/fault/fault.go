@@ -25,6 +25,9 @@ type Error struct {
 	RetryAfter time.Duration
 	// Ref is the reference that the public text of an internal fault shares with the log, else empty.
 	Ref string
+
+	// remote: another process made this error, and logged it if it had to be.
+	remote bool
 }
 
 // New returns an error with a reason and a public message (without prefix).
@@ -96,8 +99,12 @@ func From(err error) *Error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return Wrap(Timeout, table[Timeout].fallback, err)
 	}
-	if s, ok := status.FromError(err); ok && s.Code() != codes.OK {
-		return fromStatus(s, err)
+	// Not status.FromError: it would put the text of whatever wraps the status into the message.
+	var carrier interface{ GRPCStatus() *status.Status }
+	if errors.As(err, &carrier) {
+		if s := carrier.GRPCStatus(); s.Code() != codes.OK {
+			return fromStatus(s, err)
+		}
 	}
 	return Wrap(InternalFault, table[InternalFault].fallback, err)
 }

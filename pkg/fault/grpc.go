@@ -1,7 +1,6 @@
 package fault
 
 import (
-	"errors"
 	"strings"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -61,6 +60,7 @@ func fromStatus(s *status.Status, err error) *Error {
 			}
 			if n, ok := commonv1.Reason_value[reasonPrefix+d.GetReason()]; ok {
 				e.Reason, e.Message, e.Ref, known = Reason(n), s.Message(), d.GetMetadata()[refKey], true
+				e.remote = true
 			}
 		case *errdetails.RetryInfo:
 			e.RetryAfter = d.GetRetryDelay().AsDuration()
@@ -94,13 +94,4 @@ func reasonOfCode(c codes.Code) Reason {
 	default:
 		return InternalFault
 	}
-}
-
-// origin reports whether e was made in this process, as opposed to received in a status.
-func (e *Error) origin() bool {
-	if e.Cause == nil {
-		return true
-	}
-	var s interface{ GRPCStatus() *status.Status }
-	return !errors.As(e.Cause, &s)
 }

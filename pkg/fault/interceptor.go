@@ -53,9 +53,9 @@ func report(ctx context.Context, log *slog.Logger, method string, err error) err
 		e = Internal(err)
 	}
 	switch {
-	case e.Reason == InternalFault && (e.origin() || e.Cause == err):
+	case e.Reason == InternalFault && !e.remote:
 		log.LogAttrs(ctx, slog.LevelError, "call failed", slog.String("method", method), slog.Any("error", e))
-	case Retryable(e.Reason) && e.Cause != nil && e.origin():
+	case Retryable(e.Reason) && e.Cause != nil && !e.remote:
 		log.LogAttrs(ctx, slog.LevelWarn, "call refused", slog.String("method", method), slog.Any("error", e))
 	default:
 		log.LogAttrs(ctx, slog.LevelDebug, "call refused", slog.String("method", method), slog.Any("error", e))
