@@ -1,0 +1,170 @@
+// Package operator is the operator's command line: communities and their members, and the migrations.
+//
+// It speaks to ingest's DirectoryService, over the unix socket in the all-in-one's data directory, which
+// only that user may open, or over the cluster's network. It must never write to Postgres itself except
+// through the migrations: ingest is the only writer. There are no goroutines.
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/rpc"
+	ingestv1 "github.com/apiary-relay/apiary/proto/gen/apiary/ingest/v1"
+)
+
+// callTimeout bounds one call, the connection included.
+const callTimeout = 15 * time.Second
+
+// Directory is a connection to ingest's DirectoryService.
+type Directory struct {
+	conn   *grpc.ClientConn
+	client ingestv1.DirectoryServiceClient
+	out    io.Writer
+}
+
+// Dial prepares a connection to target (host:port or unix:///path); the first call connects. What the
+// commands have to say goes to out.
+func Dial(target string, out io.Writer) (*Directory, error) {
+	conn, err := rpc.Dial(target, rpc.Deps{})
+	if err != nil {
+		return nil, err
+	}
+	return &Directory{conn: conn, client: ingestv1.NewDirectoryServiceClient(conn), out: out}, nil
+}
+
+// Close ends the connection.
+func (d *Directory) Close() error { return d.conn.Close() }
+
+// Create is a community to create.
+type Create struct {
+	Host, Name string
+	// Access is open or closed.
+	Access string
+	// Owner is a public key in hex; it may be empty for an open community.
+	Owner string
+}
+
+// CreateCommunity creates a community unless its host has one.
+func (d *Directory) CreateCommunity(ctx context.Context, c Create) error {
+	access, err := parseAccess(c.Access)
+	if err != nil {
+		return err
+	}
+	request := &ingestv1.CreateCommunityRequest{Host: c.Host, Name: c.Name, Access: access}
+	if c.Owner != "" {
+		if request.Owner, err = parsePubKey(c.Owner); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	response, err := d.client.CreateCommunity(ctx, request)
+	if err != nil {
+		return explain("create community", err)
+	}
+	if !response.GetCreated() {
+		return d.say("%s has a community already; nothing was changed", c.Host)
+	}
+	return d.say("created the %s community %s", c.Access, c.Host)
+}
+
+// Update is a change of a community.
+type Update struct {
+	Host string
+	// Access is open, closed, or empty to leave it.
+	Access string
+	// Name is the new name; nil leaves it.
+	Name *string
+}
+
+// UpdateCommunity changes a community.
+func (d *Directory) UpdateCommunity(ctx context.Context, u Update) error {
+	if u.Access == "" && u.Name == nil {
+		return errors.New("nothing to change: give --access or --name")
+	}
+	access, err := parseAccess(u.Access)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err = d.client.UpdateCommunity(ctx, &ingestv1.UpdateCommunityRequest{Host: u.Host, Access: access, Name: u.Name})
+	if err != nil {
+		return explain("change community", err)
+	}
+	return d.say("changed the community %s", u.Host)
+}
+
+// PutMember adds a member or changes its role.
+func (d *Directory) PutMember(ctx context.Context, host, pubkey, role string) error {
+	key, err := parsePubKey(pubkey)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err = d.client.PutMember(ctx, &ingestv1.PutMemberRequest{Host: host, Pubkey: key, Role: role})
+	if err != nil {
+		return explain("add member", err)
+	}
+	return d.say("%s is now %s of %s", pubkey, role, host)
+}
+
+// RemoveMember removes a member.
+func (d *Directory) RemoveMember(ctx context.Context, host, pubkey string) error {
+	key, err := parsePubKey(pubkey)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err = d.client.RemoveMember(ctx, &ingestv1.RemoveMemberRequest{Host: host, Pubkey: key})
+	if err != nil {
+		return explain("remove member", err)
+	}
+	return d.say("%s is not a member of %s any more", pubkey, host)
+}
+
+func (d *Directory) say(format string, args ...any) error {
+	_, err := fmt.Fprintf(d.out, format+"\n", args...)
+	return err
+}
+
+// explain keeps of an RPC error what a person can use. The operator may read what clients may not.
+func explain(what string, err error) error {
+	s := status.Convert(err)
+	if s.Code() == codes.Unavailable {
+		return fmt.Errorf("%s: cannot reach ingest, is it running? (%s)", what, s.Message())
+	}
+	return fmt.Errorf("%s: %s", what, s.Message())
+}
+
+func parseAccess(text string) (ingestv1.Access, error) {
+	switch text {
+	case "":
+		return ingestv1.Access_ACCESS_UNSPECIFIED, nil
+	case "open":
+		return ingestv1.Access_ACCESS_OPEN, nil
+	case "closed":
+		return ingestv1.Access_ACCESS_CLOSED, nil
+	}
+	return 0, fmt.Errorf("access is open or closed, not %q", text)
+}
+
+func parsePubKey(text string) ([]byte, error) {
+	key, err := nostr.ParsePubKey(strings.ToLower(text))
+	if err != nil {
+		return nil, fmt.Errorf("public key %q: %w", text, err)
+	}
+	return key[:], nil
+}

@@ -1,0 +1,107 @@
+package operator_test
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+
+	"github.com/apiary-relay/apiary/pkg/fault"
+	"github.com/apiary-relay/apiary/pkg/rpc"
+	"github.com/apiary-relay/apiary/pkg/testkit/nostrtest"
+	ingestv1 "github.com/apiary-relay/apiary/proto/gen/apiary/ingest/v1"
+	"github.com/apiary-relay/apiary/services/apiary/internal/operator"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
+
+// directory answers as ingest would, for one community, localhost.
+type directory struct {
+	ingestv1.UnimplementedDirectoryServiceServer
+	members map[string]string
+	access  ingestv1.Access
+}
+
+func (d *directory) CreateCommunity(_ context.Context, r *ingestv1.CreateCommunityRequest) (*ingestv1.CreateCommunityResponse, error) {
+	if r.GetHost() == "localhost" {
+		return &ingestv1.CreateCommunityResponse{Community: 1}, nil
+	}
+	return &ingestv1.CreateCommunityResponse{Community: 2, Created: true}, nil
+}
+
+func (d *directory) UpdateCommunity(_ context.Context, r *ingestv1.UpdateCommunityRequest) (*ingestv1.UpdateCommunityResponse, error) {
+	if r.GetHost() != "localhost" {
+		return nil, fault.New(fault.NotFound, "no community has this host")
+	}
+	d.access = r.GetAccess()
+	return &ingestv1.UpdateCommunityResponse{}, nil
+}
+
+func (d *directory) PutMember(_ context.Context, r *ingestv1.PutMemberRequest) (*ingestv1.PutMemberResponse, error) {
+	d.members[string(r.GetPubkey())] = r.GetRole()
+	return &ingestv1.PutMemberResponse{}, nil
+}
+
+func (d *directory) RemoveMember(_ context.Context, r *ingestv1.RemoveMemberRequest) (*ingestv1.RemoveMemberResponse, error) {
+	delete(d.members, string(r.GetPubkey()))
+	return &ingestv1.RemoveMemberResponse{}, nil
+}
+
+// serve runs d on a unix socket and returns a connection to it and what its commands print.
+func serve(t *testing.T, d *directory) (*operator.Directory, *strings.Builder) {
+	t.Helper()
+	target := "unix://" + filepath.Join(t.TempDir(), "s")
+	server := rpc.NewServer(rpc.ServerConfig{Listen: target}, rpc.ServerOptions{})
+	server.Register(func(r grpc.ServiceRegistrar) { ingestv1.RegisterDirectoryServiceServer(r, d) })
+	ctx, cancel := context.WithCancel(t.Context())
+	ready, done := make(chan struct{}), make(chan error, 1)
+	go func() { done <- server.Run(ctx, func() { close(ready) }) }()
+	<-ready
+	var out strings.Builder
+	client, err := operator.Dial(target, &out)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, client.Close())
+		cancel()
+		require.NoError(t, <-done)
+	})
+	return client, &out
+}
+
+func TestCommunity(t *testing.T) {
+	d := &directory{members: map[string]string{}}
+	client, out := serve(t, d)
+	alice := nostrtest.PubKey("alice")
+
+	require.NoError(t, client.CreateCommunity(t.Context(), operator.Create{Host: "team.example", Access: "closed", Owner: alice.String()}))
+	require.Contains(t, out.String(), "created the closed community team.example")
+	require.NoError(t, client.CreateCommunity(t.Context(), operator.Create{Host: "localhost", Access: "open"}))
+	require.Contains(t, out.String(), "localhost has a community already")
+
+	require.NoError(t, client.UpdateCommunity(t.Context(), operator.Update{Host: "localhost", Access: "closed"}))
+	require.Equal(t, ingestv1.Access_ACCESS_CLOSED, d.access)
+	require.NoError(t, client.PutMember(t.Context(), "localhost", alice.String(), "admin"))
+	require.Equal(t, map[string]string{string(alice[:]): "admin"}, d.members)
+	require.NoError(t, client.RemoveMember(t.Context(), "localhost", alice.String()))
+	require.Empty(t, d.members)
+}
+
+func TestMistakes(t *testing.T) {
+	client, _ := serve(t, &directory{})
+	err := client.UpdateCommunity(t.Context(), operator.Update{Host: "elsewhere", Access: "open"})
+	require.EqualError(t, err, "change community: no community has this host")
+	require.ErrorContains(t, client.UpdateCommunity(t.Context(), operator.Update{Host: "localhost"}), "nothing to change")
+	require.ErrorContains(t, client.UpdateCommunity(t.Context(), operator.Update{Host: "localhost", Access: "ajar"}), "open or closed")
+	require.ErrorContains(t, client.PutMember(t.Context(), "localhost", "npub1", "member"), "public key")
+
+	nobody, err := operator.Dial("unix://"+filepath.Join(t.TempDir(), "nobody"), &strings.Builder{})
+	require.NoError(t, err)
+	defer nobody.Close()
+	require.ErrorContains(t, nobody.PutMember(t.Context(), "localhost", nostrtest.PubKey("alice").String(), "member"), "is it running?")
+}
