@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -16,9 +15,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	commonv1 "github.com/apiary-relay/apiary/proto/gen/apiary/common/v1"
-
 	"github.com/apiary-relay/apiary/pkg/fault"
+	commonv1 "github.com/apiary-relay/apiary/proto/gen/apiary/common/v1"
 )
 
 // One line per reason: what each side of the relay makes of it.
@@ -52,7 +50,7 @@ func TestTable(t *testing.T) {
 			require.Equal(t, c.code, fault.Code(c.reason))
 			require.Equal(t, c.http, fault.HTTPStatus(c.reason))
 			require.Equal(t, c.retry, fault.Retryable(c.reason))
-			require.Equal(t, strings.HasPrefix(fault.FrameText(c.reason, ""), fault.Prefix(c.reason)), true)
+			require.True(t, strings.HasPrefix(fault.FrameText(c.reason, ""), fault.Prefix(c.reason)))
 		})
 	}
 }
@@ -114,7 +112,7 @@ func TestForeignErrors(t *testing.T) {
 
 func TestInternalHasAReference(t *testing.T) {
 	e := fault.Internal(errDriver)
-	require.Regexp(t, regexp.MustCompile(`^error: internal \(ref [0-9a-f]{8}\)$`), fault.Frame(e))
+	require.Regexp(t, `^error: internal \(ref [0-9a-f]{8}\)$`, fault.Frame(e))
 	require.NotEqual(t, e.Ref, fault.Internal(errDriver).Ref)
 	require.ErrorIs(t, e, errDriver)
 }
@@ -147,7 +145,7 @@ func TestLogValue(t *testing.T) {
 }
 
 // call runs the unary and the stream interceptor around fn and returns what each sends and logs.
-func call(t *testing.T, fn func() error) (err error, logged string) {
+func call(t *testing.T, fn func() error) (logged string, err error) {
 	t.Helper()
 	var out strings.Builder
 	log := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -156,7 +154,7 @@ func call(t *testing.T, fn func() error) (err error, logged string) {
 	streamErr := fault.StreamServerInterceptor(slog.New(slog.DiscardHandler))(nil, stream{ctx: t.Context()},
 		&grpc.StreamServerInfo{FullMethod: "/x/Y"}, func(any, grpc.ServerStream) error { return fn() })
 	require.Equal(t, fault.ReasonOf(err), fault.ReasonOf(streamErr))
-	return err, out.String()
+	return out.String(), err
 }
 
 type stream struct {
@@ -168,12 +166,12 @@ func (s stream) Context() context.Context { return s.ctx }
 
 func TestInterceptors(t *testing.T) {
 	t.Run("success", func(t *testing.T) {
-		err, logged := call(t, func() error { return nil })
+		logged, err := call(t, func() error { return nil })
 		require.NoError(t, err)
 		require.Empty(t, logged)
 	})
 	t.Run("no reason", func(t *testing.T) {
-		err, logged := call(t, func() error { return errDriver })
+		logged, err := call(t, func() error { return errDriver })
 		require.Equal(t, codes.Internal, status.Code(err))
 		require.NotContains(t, err.Error(), "hunter2")
 		require.Contains(t, logged, "level=ERROR")
@@ -181,39 +179,39 @@ func TestInterceptors(t *testing.T) {
 		require.Contains(t, logged, "error.ref="+fault.From(err).Ref)
 	})
 	t.Run("panic", func(t *testing.T) {
-		err, logged := call(t, func() error { panic("boom") })
+		logged, err := call(t, func() error { panic("boom") })
 		require.Regexp(t, `internal \(ref [0-9a-f]{8}\)`, fault.Message(err))
 		require.Contains(t, logged, "boom")
 		require.Contains(t, logged, "fault_test.go", "the stack")
 	})
 	t.Run("refused", func(t *testing.T) {
-		err, logged := call(t, func() error { return fault.New(fault.Restricted, "not a channel member") })
+		logged, err := call(t, func() error { return fault.New(fault.Restricted, "not a channel member") })
 		require.Equal(t, "restricted: not a channel member", fault.Frame(err))
 		require.Contains(t, logged, "level=DEBUG")
 	})
 	t.Run("dependency down", func(t *testing.T) {
-		err, logged := call(t, func() error { return fault.Wrap(fault.Overloaded, "try again", errDriver) })
+		logged, err := call(t, func() error { return fault.Wrap(fault.Overloaded, "try again", errDriver) })
 		require.Equal(t, codes.Unavailable, status.Code(err))
 		require.Contains(t, logged, "level=WARN")
 	})
 	t.Run("caller left", func(t *testing.T) {
-		err, logged := call(t, func() error { return fmt.Errorf("send: %w", context.Canceled) })
+		logged, err := call(t, func() error { return fmt.Errorf("send: %w", context.Canceled) })
 		require.Equal(t, codes.Canceled, status.Code(err))
 		require.Contains(t, logged, "level=DEBUG")
 	})
 	t.Run("passed on from another service", func(t *testing.T) {
 		far := fault.Internal(errDriver)
-		err, logged := call(t, func() error { return fmt.Errorf("ask search: %w", far.GRPCStatus().Err()) })
+		logged, err := call(t, func() error { return fmt.Errorf("ask search: %w", far.GRPCStatus().Err()) })
 		require.Equal(t, far.Ref, fault.From(err).Ref, "the reference of the log line over there")
 		require.Contains(t, logged, "level=DEBUG", "it was logged there")
 	})
 	t.Run("foreign status", func(t *testing.T) {
-		err, logged := call(t, func() error { return status.Error(codes.Internal, "hunter2") })
+		logged, err := call(t, func() error { return status.Error(codes.Internal, "hunter2") })
 		require.NotContains(t, err.Error(), "hunter2")
 		require.Contains(t, logged, "level=ERROR")
 	})
 	t.Run("end of input", func(t *testing.T) {
-		err, _ := call(t, func() error { return io.EOF })
+		_, err := call(t, func() error { return io.EOF })
 		require.Equal(t, codes.Internal, status.Code(err))
 	})
 }

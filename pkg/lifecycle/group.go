@@ -145,7 +145,7 @@ func (g *Group) Run(ctx context.Context, ready func()) error {
 func (g *Group) start(ctx context.Context) ([]*member, error) {
 	for i, m := range g.members {
 		if ctx.Err() != nil {
-			return g.members[:i], nil
+			return g.members[:i], nil //nolint:nilerr // being asked to stop is no failure
 		}
 		begin := time.Now()
 		g.launch(ctx, m)
@@ -261,12 +261,12 @@ func (g *Group) Drain(ctx context.Context) error {
 	var err error
 	g.drain.Do(func() {
 		g.leave()
+		within, cancel := ctx, context.CancelFunc(func() {})
 		if _, ok := ctx.Deadline(); !ok {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, g.cfg.DrainTimeout)
-			defer cancel()
+			within, cancel = context.WithTimeout(ctx, g.cfg.DrainTimeout)
 		}
-		err = g.drainMembers(ctx, g.members)
+		defer cancel()
+		err = g.drainMembers(within, g.members)
 	})
 	return err
 }

@@ -25,12 +25,12 @@ func Partition(community int64, channel string, partitions uint32) uint32 {
 		return 0
 	}
 	var key [8]byte
-	binary.BigEndian.PutUint64(key[:], uint64(community)) //nolint:gosec // the bit pattern is what is hashed
+	binary.BigEndian.PutUint64(key[:], uint64(community))
 	var d xxhash.Digest
 	d.Reset()
 	_, _ = d.Write(key[:]) // a hash never fails
 	_, _ = d.WriteString(channel)
-	return uint32(d.Sum64() % uint64(partitions)) //nolint:gosec // less than partitions
+	return uint32(d.Sum64() % uint64(partitions))
 }
 
 // Rank returns nodes in the order in which they should be asked to serve the partition (rendezvous

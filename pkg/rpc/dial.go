@@ -50,7 +50,6 @@ func dial(target string, deps Deps, dialer func(context.Context, string) (net.Co
 		grpc.WithInitialConnWindowSize(connWindow),
 		grpc.WithWriteBufferSize(ioBuffer),
 		grpc.WithReadBufferSize(ioBuffer),
-		grpc.WithSharedWriteBuffer(true),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{
 			Time: clientKeepalive, Timeout: clientKeepaliveTimeout, PermitWithoutStream: true,
 		}),

@@ -69,7 +69,6 @@ func NewServer(cfg ServerConfig, opts ServerOptions) *Server {
 		grpc.InitialConnWindowSize(connWindow),
 		grpc.WriteBufferSize(ioBuffer),
 		grpc.ReadBufferSize(ioBuffer),
-		grpc.SharedWriteBuffer(true),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: serverKeepalive, Timeout: serverKeepaliveTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minClientPing, PermitWithoutStream: true}),
 	)
