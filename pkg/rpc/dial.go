@@ -84,16 +84,16 @@ func dial(target string, deps Deps, dialer func(context.Context, string) (net.Co
 // checkTarget refuses what could never be dialled.
 func checkTarget(target string) error {
 	if name, ok := strings.CutPrefix(target, schemeMem); ok {
-		return require(name != "", target)
+		return wellFormed(name != "", target)
 	}
 	if path, ok := strings.CutPrefix(target, schemeUnix); ok {
-		return require(strings.HasPrefix(path, "/"), target)
+		return wellFormed(strings.HasPrefix(path, "/"), target)
 	}
 	host, port, err := net.SplitHostPort(strings.TrimPrefix(target, schemeDNS))
-	return require(err == nil && host != "" && port != "", target)
+	return wellFormed(err == nil && host != "" && port != "", target)
 }
 
-func require(ok bool, target string) error {
+func wellFormed(ok bool, target string) error {
 	if !ok {
 		return fmt.Errorf("%w %q: want host:port, dns:///name:port, unix:///path or mem:///name", ErrTarget, target)
 	}

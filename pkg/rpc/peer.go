@@ -138,9 +138,18 @@ func (q *peer) supervise(w *watch) (why string) {
 	}
 }
 
-// check asks once whether the replica serves.
+// check asks whether the replica serves. When the answer does not come in time it asks once more, for
+// a quarter of the time: perhaps it was this process that got no CPU, and then the answer is there.
 func (q *peer) check() (serving bool, err error) {
-	ctx, cancel := context.WithTimeout(q.ctx, q.owner.cfg.PingTimeout)
+	serving, err = q.ask(q.owner.cfg.PingTimeout)
+	if status.Code(err) == codes.DeadlineExceeded {
+		serving, err = q.ask(q.owner.cfg.PingTimeout / 4)
+	}
+	return serving, err
+}
+
+func (q *peer) ask(timeout time.Duration) (serving bool, err error) {
+	ctx, cancel := context.WithTimeout(q.ctx, timeout)
 	defer cancel()
 	resp, err := q.health.Check(ctx, &healthpb.HealthCheckRequest{})
 	if err != nil {

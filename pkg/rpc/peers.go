@@ -18,13 +18,13 @@ import (
 type PeersConfig struct {
 	Targets         []string      `help:"Replicas: host:port, unix:///path or mem:///name, each one peer; dns:///name:port, every address one peer."`
 	PingInterval    time.Duration `help:"Pause between health checks of a replica." default:"500ms" hidden:""`
-	PingTimeout     time.Duration `help:"A replica that does not answer a health check for so long is dead." default:"1200ms" hidden:""`
+	PingTimeout     time.Duration `help:"A replica that does not answer a health check for so long is dead." default:"1s" hidden:""`
 	ResolveInterval time.Duration `help:"Pause between look-ups of dns:/// targets." default:"2s" hidden:""`
 }
 
 const (
 	defaultPingInterval    = 500 * time.Millisecond
-	defaultPingTimeout     = 1200 * time.Millisecond
+	defaultPingTimeout     = time.Second
 	defaultResolveInterval = 2 * time.Second
 
 	// maxPeers bounds the set, whatever a name server says.
@@ -47,7 +47,7 @@ type Peer struct {
 
 // Peers is the changing set of live replicas of a service. A replica is live while its connection
 // stands, it answers health checks in time and it says SERVING. One that is killed leaves at once, one
-// that is frozen or cut off leaves after at most PingInterval + PingTimeout, and its transport is
+// that is frozen or cut off leaves after at most PingInterval + 5/4 PingTimeout (1.75 s), and its transport is
 // closed then, so that no call waits for it. One that drains leaves when it says so, and its
 // connection goes on working.
 //
