@@ -72,7 +72,7 @@ func (f *Filter) Tag(name byte) ([]string, bool) {
 }
 
 // AppendJSON appends the filter as a JSON object. A filter with MatchesNothing is written with
-// "ids":[] besides its other conditions.
+// "ids":[], whatever its IDs, besides its other conditions.
 func (f *Filter) AppendJSON(dst []byte) []byte {
 	dst = append(dst, '{')
 	start := len(dst)
@@ -84,9 +84,13 @@ func (f *Filter) AppendJSON(dst []byte) []byte {
 		dst = append(dst, k...)
 		dst = append(dst, '"', ':')
 	}
-	if len(f.IDs) > 0 || f.MatchesNothing {
+	ids := f.IDs
+	if f.MatchesNothing {
+		ids = nil
+	}
+	if len(ids) > 0 || f.MatchesNothing {
 		key("ids")
-		dst = appendList(dst, f.IDs, func(dst []byte, id ID) []byte { return appendHex(dst, id[:]) })
+		dst = appendList(dst, ids, func(dst []byte, id ID) []byte { return appendHex(dst, id[:]) })
 	}
 	if len(f.Authors) > 0 {
 		key("authors")
