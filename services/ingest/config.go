@@ -1,0 +1,79 @@
+package ingest
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/apiary-relay/apiary/pkg/placement"
+	"github.com/apiary-relay/apiary/pkg/rpc"
+)
+
+// Config is what an operator decides about ingest.
+type Config struct {
+	GRPC       rpc.ServerConfig `embed:"" prefix:"grpc." envprefix:"GRPC_"`
+	Partitions uint32           `help:"Partitions of the event streams; fixed for the cluster's life and the same in every service." default:"64"`
+
+	MaxEvent   int           `help:"Largest event in bytes of JSON." default:"524288"`
+	MaxContent int           `help:"Largest content of an event in bytes; 0 is no limit but max-event." default:"262144"`
+	MaxSkew    time.Duration `help:"How far an event's created_at may be from now, either way; 0 is no limit." default:"15m"`
+
+	VerifyWorkers int   `help:"Events verified at once; 0 is the number of cores." default:"0"`
+	StreamWindow  int   `help:"Submissions of one stream that may wait for their verdicts." default:"1024"`
+	InFlightBytes int64 `help:"Bytes of all submissions that may wait for their verdicts." default:"134217728"`
+	QueueEvents   int   `help:"Verified events that may wait for the batch after the next one." default:"4096"`
+	BatchEvents   int   `help:"Most events in one transaction." default:"1024"`
+	BatchBytes    int   `help:"Most bytes of events in one transaction; must stay below max_payload of NATS." default:"917504"`
+
+	CommitTimeout time.Duration `help:"Longest time a batch may take, retries included." default:"10s"`
+
+	OutboxAge       time.Duration `help:"Age from which an outbox row is overdue and any replica publishes it." default:"3s"`
+	OutboxInterval  time.Duration `help:"Time between two looks for overdue outbox rows." default:"1s"`
+	ExpiryInterval  time.Duration `help:"Time between two sweeps of expired events (NIP-40); 0 switches them off." default:"30s"`
+	PartitionMonths int           `help:"Monthly table partitions to have ready, the current month included." default:"4"`
+}
+
+// DefaultConfig returns the defaults that the tags name.
+func DefaultConfig() Config {
+	return Config{
+		Partitions: placement.DefaultPartitions,
+		MaxEvent:   512 << 10, MaxContent: 256 << 10, MaxSkew: 15 * time.Minute,
+		StreamWindow: 1024, InFlightBytes: 128 << 20, QueueEvents: 4096, BatchEvents: 1024, BatchBytes: 896 << 10,
+		CommitTimeout: 10 * time.Second,
+		OutboxAge:     3 * time.Second, OutboxInterval: time.Second, ExpiryInterval: 30 * time.Second, PartitionMonths: 4,
+	}
+}
+
+// Validate reports everything that cannot work.
+func (c *Config) Validate() error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	check(c.Partitions > 0, "partitions must be positive")
+	check(c.MaxEvent > 0, "max-event must be positive")
+	check(c.MaxContent >= 0, "max-content must not be negative")
+	check(c.MaxSkew >= 0, "max-skew must not be negative")
+	check(c.VerifyWorkers >= 0, "verify-workers must not be negative")
+	check(c.StreamWindow > 0, "stream-window must be positive")
+	check(c.QueueEvents > 0, "queue-events must be positive")
+	check(c.BatchEvents > 0, "batch-events must be positive")
+	check(c.BatchBytes >= c.MaxEvent, "batch-bytes must be at least max-event (%d), not %d", c.MaxEvent, c.BatchBytes)
+	check(c.InFlightBytes >= int64(c.BatchBytes), "in-flight-bytes must be at least batch-bytes (%d), not %d", c.BatchBytes, c.InFlightBytes)
+	check(c.CommitTimeout > 0, "commit-timeout must be positive")
+	check(c.OutboxAge > 0, "outbox-age must be positive")
+	check(c.OutboxInterval > 0, "outbox-interval must be positive")
+	check(c.ExpiryInterval >= 0, "expiry-interval must not be negative")
+	check(c.PartitionMonths >= 1 && c.PartitionMonths <= 120, "partition-months must be between 1 and 120")
+	return errors.Join(errs...)
+}
+
+func (c *Config) workers() int {
+	if c.VerifyWorkers > 0 {
+		return c.VerifyWorkers
+	}
+	return runtime.GOMAXPROCS(0)
+}

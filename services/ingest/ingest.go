@@ -1,0 +1,211 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/sync/semaphore"
+	"google.golang.org/grpc"
+
+	"github.com/apiary-relay/apiary/pkg/bus"
+	"github.com/apiary-relay/apiary/pkg/lifecycle"
+	"github.com/apiary-relay/apiary/pkg/nostr/wire"
+	"github.com/apiary-relay/apiary/pkg/rpc"
+	"github.com/apiary-relay/apiary/pkg/telemetry"
+	ingestv1 "github.com/apiary-relay/apiary/proto/gen/apiary/ingest/v1"
+	"github.com/apiary-relay/apiary/services/ingest/internal/commit"
+	"github.com/apiary-relay/apiary/services/ingest/internal/directory"
+	"github.com/apiary-relay/apiary/services/ingest/internal/outbox"
+	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
+	"github.com/apiary-relay/apiary/services/ingest/internal/store"
+	"github.com/apiary-relay/apiary/services/ingest/internal/verify"
+)
+
+// maxTopics bounds the advisory locks of one transaction. Postgres has room for 6,400 locks by default
+// (64 for each of 100 connections), for all replicas together.
+const maxTopics = 256
+
+// stopMargin is how much longer than a batch the stop of a part may take.
+const stopMargin = 5 * time.Second
+
+// faultInterval is how often a repeated fault is logged.
+const faultInterval = 5 * time.Second
+
+// Deps is what ingest consumes.
+type Deps struct {
+	// RPC is the log, the meters and the in-process transport of the gRPC server.
+	RPC rpc.Deps
+	// MemoryName makes the server reachable in the process as mem:///MemoryName; empty: it is not.
+	MemoryName string
+	// Log takes faults and rare changes of state.
+	Log *slog.Logger
+	// Meter makes the instruments.
+	Meter metric.Meter
+	// Tracer makes the spans of sampled submissions.
+	Tracer trace.Tracer
+	// DB is a pool with the role apiary_ingest. The caller closes it after Run has returned.
+	DB *pgxpool.Pool
+	// Bus is where committed events go. The caller closes it after Run has returned.
+	Bus *bus.Bus
+	// Now is the clock that created_at and expiration are compared with; nil is the system's.
+	Now func() time.Time
+}
+
+// Service is ingest: a lifecycle.Service and a lifecycle.Drainer.
+type Service struct {
+	ingestv1.UnimplementedIngestServiceServer
+
+	cfg     Config
+	log     *slog.Logger
+	tracer  trace.Tracer
+	metrics *metrics
+	now     func() time.Time
+
+	store      *store.Store
+	verifier   *verify.Pool
+	commits    *commit.Queue
+	ephemerals *commit.Queue
+	publisher  *outbox.Publisher
+	server     *rpc.Server
+	group      *lifecycle.Group
+
+	inFlight *semaphore.Weighted // bytes of submissions without a verdict
+	draining chan struct{}       // closed when draining begins
+
+	mu      sync.Mutex
+	closed  bool           // no more streams; guarded by mu
+	streams sync.WaitGroup // readers and sequencers; Add only with mu held and closed false
+}
+
+// New builds the service; nothing is opened or started before Run.
+func New(cfg Config, deps Deps) (*Service, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("configure ingest: %w", err)
+	}
+	if deps.DB == nil || deps.Bus == nil || deps.Log == nil || deps.Meter == nil || deps.Tracer == nil {
+		return nil, errors.New("configure ingest: DB, Bus, Log, Meter and Tracer are needed")
+	}
+	if deps.Now == nil {
+		deps.Now = time.Now
+	}
+	x, err := newMetrics(deps.Meter)
+	if err != nil {
+		return nil, fmt.Errorf("make instruments: %w", err)
+	}
+	s := &Service{
+		cfg: cfg, log: deps.Log, tracer: deps.Tracer, metrics: x, now: deps.Now,
+		store:    store.New(deps.DB, cfg.Partitions),
+		inFlight: semaphore.NewWeighted(cfg.InFlightBytes),
+		draining: make(chan struct{}),
+	}
+	limits := wire.DefaultLimits()
+	limits.Frame = cfg.MaxEvent
+	s.verifier = verify.New(verify.Config{
+		Workers: cfg.workers(), Wire: limits, Now: deps.Now,
+		Policy:  policy.Limits{Content: cfg.MaxContent, Skew: cfg.MaxSkew},
+		Observe: func(ctx context.Context, took time.Duration) { x.verify.Record(ctx, took.Seconds()) },
+	})
+	s.buildQueues(deps)
+	s.server = rpc.NewServer(cfg.GRPC, rpc.ServerOptions{Deps: deps.RPC, MemoryName: deps.MemoryName, Draining: s.draining})
+	s.server.Register(func(r grpc.ServiceRegistrar) {
+		ingestv1.RegisterIngestServiceServer(r, s)
+		ingestv1.RegisterDirectoryServiceServer(r, directory.New(s.store))
+	})
+	sweeper := outbox.NewSweeper(outbox.SweeperConfig{Age: cfg.OutboxAge, Interval: cfg.OutboxInterval}, s.store, deps.Bus,
+		telemetry.Sampled(deps.Log, faultInterval))
+	if err := x.watch(deps.Meter, s.publisher, sweeper); err != nil {
+		return nil, fmt.Errorf("make instruments: %w", err)
+	}
+	s.assemble(deps, sweeper)
+	return s, nil
+}
+
+func (s *Service) buildQueues(deps Deps) {
+	faults := telemetry.Sampled(deps.Log, faultInterval)
+	s.publisher = outbox.NewPublisher(deps.Bus, s.store, faults, func(ctx context.Context, took time.Duration, ok bool) {
+		if ok {
+			s.metrics.publish.Record(ctx, took.Seconds())
+		} else {
+			s.metrics.left.Add(ctx, 1)
+		}
+	})
+	limits := commit.Limits{Events: s.cfg.BatchEvents, Bytes: s.cfg.BatchBytes, Topics: maxTopics}
+	committer := &commit.Committer{
+		Store: s.store, Publish: s.publisher.Publish, Timeout: s.cfg.CommitTimeout, Observe: s.metrics.committed,
+		Tracer: deps.Tracer, Log: faults,
+	}
+	s.commits = commit.NewQueue(s.cfg.QueueEvents, limits, committer.Flush)
+	ephemeral := &commit.Ephemeral{
+		Store: s.store, Bus: deps.Bus, Partitions: s.cfg.Partitions, Timeout: s.cfg.CommitTimeout, Log: faults,
+	}
+	s.ephemerals = commit.NewQueue(s.cfg.QueueEvents, limits, ephemeral.Flush)
+}
+
+// assemble puts the parts in the order of start. They stop in reverse: first no new calls, then the streams
+// end, then what they were waiting for.
+func (s *Service) assemble(deps Deps, sweeper *outbox.Sweeper) {
+	s.group = lifecycle.NewGroup(lifecycle.Config{
+		Log:        s.log,
+		OnDraining: sync.OnceFunc(func() { close(s.draining) }),
+		// Streams end when their batches have, one way or the other.
+		StopTimeout: s.cfg.CommitTimeout + stopMargin,
+	})
+	s.group.Add("streams-definition", lifecycle.Func(func(ctx context.Context, ready func()) error {
+		return s.ensureStreams(ctx, ready, deps.Bus)
+	}))
+	s.group.Add("partitions", lifecycle.Func(s.keepPartitions))
+	s.group.Add("expiry", lifecycle.Func(s.sweepExpired))
+	s.group.Add("sweeper", sweeper)
+	s.group.Add("publisher", s.publisher)
+	s.group.Add("commits", s.commits, "publisher")
+	s.group.Add("ephemerals", s.ephemerals)
+	s.group.Add("verifier", s.verifier)
+	s.group.Add("open-streams", lifecycle.OnStop(s.waitStreams), "commits", "ephemerals", "verifier")
+	s.group.Add("server", s.server, "open-streams")
+}
+
+// Run serves until ctx is done. It is ready when the server listens: neither Postgres nor NATS is waited for.
+func (s *Service) Run(ctx context.Context, ready func()) error { return s.group.Run(ctx, ready) }
+
+// Drain refuses new submissions, answers those under way, and publishes what was committed, by ctx's
+// deadline.
+func (s *Service) Drain(ctx context.Context) error { return s.group.Drain(ctx) }
+
+// Server returns the gRPC server, for its address.
+func (s *Service) Server() *rpc.Server { return s.server }
+
+func (s *Service) isDraining() bool {
+	select {
+	case <-s.draining:
+		return true
+	default:
+		return false
+	}
+}
+
+// track counts n goroutines of a new stream; false when no more may start.
+func (s *Service) track(n int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.streams.Add(n)
+	return true
+}
+
+// waitStreams runs when the server has stopped, so no stream can be added.
+func (s *Service) waitStreams() error {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.streams.Wait()
+	return nil
+}

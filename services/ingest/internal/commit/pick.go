@@ -1,0 +1,135 @@
+package commit
+
+import (
+	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
+)
+
+// Limits bound one batch.
+type Limits struct {
+	// Events is the greatest number of events.
+	Events int
+	// Bytes bounds the envelopes together, so that also a batch that is all in one partition makes one
+	// message that the bus takes. One event always fits.
+	Bytes int
+	// Topics bounds the distinct communities and channels, and with them the locks of the transaction:
+	// Postgres has one lock table for all.
+	Topics int
+}
+
+// client is who sent an event.
+type client struct {
+	community int64
+	key       nostr.PubKey
+}
+
+// address is where at most one version is kept.
+type address struct {
+	client // the author
+	policy.Coordinate
+}
+
+// picker forms one batch.
+type picker struct {
+	limits    Limits
+	bytes     int
+	ids       map[policy.EventKey]bool
+	addresses map[address]bool
+	creates   map[policy.ChannelKey]bool
+	authors   map[client]bool // who has an event in the batch
+	deleters  map[client]bool // authors whose deletion is in the batch
+	topics    map[policy.ChannelKey]bool
+	blocked   map[client]bool // clients that have an event held back
+}
+
+// pick takes from waiting, in order, what may go into one transaction, and returns the rest in order.
+//
+// Inside a transaction the events are judged against the same State, so none may depend on another: a batch holds
+// one event of an id or an address, a deletion is alone with its author, and a channel is created once
+// and used later. What conflicts is held back for the next batch, and so is everything that the same
+// client sent after it, as well as after a deletion or a creation: what one client sends takes effect in
+// the order of sending. Other clients are not held up by it.
+func pick(waiting []Item, limits Limits) (batch, rest []Item) {
+	p := &picker{
+		limits: limits, ids: map[policy.EventKey]bool{}, addresses: map[address]bool{},
+		creates: map[policy.ChannelKey]bool{}, authors: map[client]bool{}, deleters: map[client]bool{},
+		topics: map[policy.ChannelKey]bool{}, blocked: map[client]bool{},
+	}
+	for i, it := range waiting {
+		c := it.Candidate()
+		if len(batch) >= limits.Events || !p.fits(c, len(batch)) {
+			return batch, append(rest, waiting[i:]...)
+		}
+		from := client{c.Community, c.Client()}
+		if p.blocked[from] || p.conflicts(c) {
+			p.blocked[from] = true
+			rest = append(rest, it)
+			continue
+		}
+		p.add(c)
+		batch = append(batch, it)
+		if c.Deletion != nil || c.Create != nil {
+			p.blocked[from] = true
+		}
+	}
+	return batch, rest
+}
+
+// fits reports whether there is room; the first event always has it.
+func (p *picker) fits(c *policy.Candidate, n int) bool {
+	if n == 0 {
+		return true
+	}
+	more := 0
+	for _, t := range topics(c) {
+		if !p.topics[t] {
+			more++
+		}
+	}
+	return p.bytes+c.Size() <= p.limits.Bytes && len(p.topics)+more <= p.limits.Topics
+}
+
+// topics are what the candidate locks: its community and its channel.
+func topics(c *policy.Candidate) []policy.ChannelKey {
+	community := policy.ChannelKey{Community: c.Community}
+	if c.Channel == "" {
+		return []policy.ChannelKey{community}
+	}
+	return []policy.ChannelKey{community, c.ChannelKey()}
+}
+
+func addressOf(c *policy.Candidate) (address, bool) {
+	at, ok := c.Addressed()
+	return address{author(c), at}, ok
+}
+
+func author(c *policy.Candidate) client { return client{c.Community, c.Event.PubKey} }
+
+func (p *picker) conflicts(c *policy.Candidate) bool {
+	if p.ids[c.Key()] || p.deleters[author(c)] || (c.Deletion != nil && p.authors[author(c)]) {
+		return true
+	}
+	if c.Channel != "" && p.creates[c.ChannelKey()] {
+		return true
+	}
+	at, ok := addressOf(c)
+	return ok && p.addresses[at]
+}
+
+func (p *picker) add(c *policy.Candidate) {
+	p.bytes += c.Size()
+	p.ids[c.Key()] = true
+	p.authors[author(c)] = true
+	for _, t := range topics(c) {
+		p.topics[t] = true
+	}
+	if at, ok := addressOf(c); ok {
+		p.addresses[at] = true
+	}
+	if c.Deletion != nil {
+		p.deleters[author(c)] = true
+	}
+	if c.Create != nil {
+		p.creates[c.ChannelKey()] = true
+	}
+}

@@ -1,0 +1,95 @@
+package policy
+
+import (
+	"github.com/apiary-relay/apiary/pkg/nostr"
+)
+
+// Submission is what a caller offers: an event's bytes and who stands behind them.
+type Submission struct {
+	// Community is the tenant that the Host header chose; never 0.
+	Community int64
+	// Raw is the event's JSON object as it arrived. It is kept as long as the candidate.
+	Raw []byte
+	// Principal are the authenticated keys, 1 to MaxPrincipal.
+	Principal []nostr.PubKey
+	// Traceparent is the W3C trace context that travels with the event, empty when it is not sampled.
+	Traceparent string
+}
+
+// MaxPrincipal is how many keys one principal may have.
+const MaxPrincipal = 16
+
+// Candidate is an event that passed Check.
+type Candidate struct {
+	Submission
+	// Event is the verified event.
+	Event *nostr.Event
+	// Channel is the value of the h tag, a possible channel id; empty for the global topic.
+	Channel string
+	// ExpiresAt is when the event expires in Unix seconds (NIP-40), 0 for never.
+	ExpiresAt int64
+	// Deletion is set for kind 5.
+	Deletion *Deletion
+	// Create is set for kind 9007.
+	Create *ChannelSpec
+}
+
+// Deletion is what a deletion request asks for (NIP-09). It binds only events of its own author, so
+// addresses of others are left out.
+type Deletion struct {
+	// IDs are the targets of e tags, each once.
+	IDs []nostr.ID
+	// Addresses are the author's own targets of a tags, each once.
+	Addresses []Coordinate
+}
+
+// Coordinate is an address without its author: what an a tag names.
+type Coordinate struct {
+	// Kind is a replaceable or addressable kind.
+	Kind nostr.Kind
+	// D is the d tag's value, empty for replaceable kinds.
+	D string
+}
+
+// ChannelSpec is the channel that a create request asks for (NIP-29 kind 9007).
+type ChannelSpec struct {
+	// Name, About and Picture are shown to members; all may be empty.
+	Name, About, Picture string
+	// Private hides the channel from everybody who is not a member.
+	Private bool
+}
+
+// Addressed reports whether at most one version of the event is kept, and under which coordinate.
+func (c *Candidate) Addressed() (Coordinate, bool) { return CoordinateOf(c.Event) }
+
+// CoordinateOf returns under which coordinate a replaceable or addressable event is kept; false for
+// other kinds.
+func CoordinateOf(ev *nostr.Event) (Coordinate, bool) {
+	switch {
+	case ev.Kind.IsReplaceable():
+		return Coordinate{Kind: ev.Kind}, true
+	case ev.Kind.IsAddressable():
+		return Coordinate{Kind: ev.Kind, D: ev.DTag()}, true
+	}
+	return Coordinate{}, false
+}
+
+// Writers are the keys whose rights count for this event: the author's, except that a gift wrap is
+// signed by a throw-away key (NIP-59), so there the principal's.
+func (c *Candidate) Writers() []nostr.PubKey {
+	if c.Event.Kind == nostr.KindGiftWrap {
+		return c.Principal
+	}
+	return []nostr.PubKey{c.Event.PubKey}
+}
+
+// Client identifies who sent the event, for keeping the order of what one client sends: the first key
+// of its principal.
+func (c *Candidate) Client() nostr.PubKey { return c.Principal[0] }
+
+// envelopeOverhead is an upper estimate of an envelope's header and framing in bytes.
+const envelopeOverhead = 384
+
+// Size is what the candidate adds to an outbox row and to a message on the bus, in bytes; an upper
+// estimate.
+func (c *Candidate) Size() int { return len(c.Raw) + envelopeOverhead }

@@ -1,0 +1,224 @@
+package policy
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/apiary-relay/apiary/pkg/fault"
+	"github.com/apiary-relay/apiary/pkg/nostr"
+)
+
+// Limits are the bounds of Check.
+type Limits struct {
+	// Content is the greatest size of an event's content in bytes; 0 is no limit.
+	Content int
+	// Skew is how far created_at may be from now, either way; 0 is no limit.
+	Skew time.Duration
+}
+
+// Bounds of what a create request may carry.
+const (
+	maxChannelName    = 256
+	maxChannelAbout   = 4096
+	maxChannelPicture = 2048
+)
+
+// checks are in the order in which clients are told.
+var checks = []func(*Candidate, Limits, time.Time) Verdict{
+	func(c *Candidate, l Limits, now time.Time) Verdict { return checkTime(c.Event.CreatedAt, l.Skew, now) },
+	func(c *Candidate, l Limits, _ time.Time) Verdict { return checkContent(c.Event.Content, l.Content) },
+	func(c *Candidate, _ Limits, _ time.Time) Verdict { return c.checkAuthor() },
+	func(c *Candidate, _ Limits, _ time.Time) Verdict { return checkCommand(c.Event.Kind) },
+	func(c *Candidate, _ Limits, now time.Time) Verdict { return c.checkExpiry(now) },
+	func(c *Candidate, _ Limits, _ time.Time) Verdict { return c.checkChannel() },
+	func(c *Candidate, _ Limits, _ time.Time) Verdict { return c.checkKindRules() },
+}
+
+// Check decides everything that needs neither the signature nor the database: time, size, authorship,
+// kind, expiry, channel, content. CheckKind and the signature come before it. It returns the candidate if
+// the verdict accepts.
+func Check(s Submission, ev *nostr.Event, lim Limits, now time.Time) (*Candidate, Verdict) {
+	c := &Candidate{Submission: s, Event: ev}
+	for _, check := range checks {
+		if v := check(c, lim, now); !v.Accepted() {
+			return nil, v
+		}
+	}
+	return c, Verdict{}
+}
+
+func checkTime(createdAt int64, skew time.Duration, now time.Time) Verdict {
+	if skew <= 0 {
+		return Verdict{}
+	}
+	at, s := now.Unix(), int64(skew/time.Second)
+	if createdAt < at-s || createdAt > at+s {
+		return invalid("event timestamp too far from server time")
+	}
+	return Verdict{}
+}
+
+func checkContent(content string, limit int) Verdict {
+	if limit > 0 && len(content) > limit {
+		return invalid(fmt.Sprintf("content exceeds maximum size of %d bytes (got %d)", limit, len(content)))
+	}
+	return Verdict{}
+}
+
+func (c *Candidate) checkAuthor() Verdict {
+	switch {
+	case len(c.Principal) == 0:
+		return Verdict{fault.AuthRequired, "not authenticated"}
+	case c.Event.Kind == nostr.KindGiftWrap, slices.Contains(c.Principal, c.Event.PubKey):
+		return Verdict{}
+	}
+	return invalid("event pubkey does not match authenticated identity")
+}
+
+func (c *Candidate) checkExpiry(now time.Time) Verdict {
+	at, ok := c.Event.Expiration()
+	if !ok {
+		return Verdict{}
+	}
+	if at <= now.Unix() {
+		return invalid("event has expired")
+	}
+	c.ExpiresAt = at
+	return Verdict{}
+}
+
+func (c *Candidate) checkChannel() Verdict {
+	h, ok := c.Event.Channel()
+	switch {
+	case c.Event.Kind == nostr.KindCreateGroup && !IsChannelID(h):
+		return invalid("missing or invalid h tag")
+	case !ok && needsChannel(c.Event.Kind):
+		return invalid("channel-scoped events must include an h tag")
+	case ok && !IsChannelID(h):
+		return invalid("h tag is not a channel id")
+	}
+	c.Channel = h
+	return Verdict{}
+}
+
+// IsChannelID reports whether h can be a channel's id: 1 to 64 of A–Z, a–z, 0–9, - and _.
+func IsChannelID(h string) bool {
+	if h == "" || len(h) > 64 {
+		return false
+	}
+	for i := range len(h) {
+		b := h[i]
+		if (b|0x20 < 'a' || b|0x20 > 'z') && (b < '0' || b > '9') && b != '-' && b != '_' {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *Candidate) checkKindRules() Verdict {
+	switch c.Event.Kind {
+	case nostr.KindMetadata:
+		if !json.Valid([]byte(c.Event.Content)) {
+			return invalid("kind:0 content must be valid JSON")
+		}
+	case nostr.KindDeletion:
+		return c.parseDeletion()
+	case nostr.KindCreateGroup:
+		return c.parseCreate()
+	default: // no rules of its own
+	}
+	return Verdict{}
+}
+
+// parseDeletion reads the targets. A tag that names nothing that can exist is ignored, as clients put
+// all sorts of things there, but a request without any target is refused: to accept it would look like a
+// deletion that worked.
+func (c *Candidate) parseDeletion() Verdict {
+	d := &Deletion{}
+	named := false
+	ids := map[nostr.ID]bool{}
+	for t := range c.Event.Tags.All("e") {
+		if id, err := nostr.ParseID(t.Value()); err == nil && !ids[id] {
+			ids[id], named = true, true
+			d.IDs = append(d.IDs, id)
+		}
+	}
+	addresses := map[Coordinate]bool{}
+	for t := range c.Event.Tags.All("a") {
+		at, author, ok := parseAddress(t.Value())
+		if !ok {
+			continue
+		}
+		named = true
+		if author == c.Event.PubKey && !addresses[at] {
+			addresses[at] = true
+			d.Addresses = append(d.Addresses, at)
+		}
+	}
+	if !named {
+		return invalid("deletion events must reference at least one target via e or a tag")
+	}
+	c.Deletion = d
+	return Verdict{}
+}
+
+// parseAddress reads "kind:pubkey:d" (NIP-01); d may hold colons.
+func parseAddress(s string) (Coordinate, nostr.PubKey, bool) {
+	kindText, rest, ok := strings.Cut(s, ":")
+	if !ok {
+		return Coordinate{}, nostr.PubKey{}, false
+	}
+	n, err := strconv.ParseUint(kindText, 10, 16)
+	if err != nil {
+		return Coordinate{}, nostr.PubKey{}, false
+	}
+	authorText, d, _ := strings.Cut(rest, ":")
+	author, err := nostr.ParsePubKey(authorText)
+	if err != nil {
+		return Coordinate{}, nostr.PubKey{}, false
+	}
+	kind := nostr.Kind(n)
+	switch {
+	case kind.IsReplaceable():
+		return Coordinate{Kind: kind}, author, true // there is no d to compare
+	case kind.IsAddressable():
+		return Coordinate{Kind: kind, D: d}, author, true
+	}
+	return Coordinate{}, nostr.PubKey{}, false
+}
+
+func (c *Candidate) parseCreate() Verdict {
+	spec := &ChannelSpec{}
+	for _, f := range []struct {
+		dst *string
+		tag string
+		max int
+	}{
+		{&spec.Name, "name", maxChannelName},
+		{&spec.About, "about", maxChannelAbout},
+		{&spec.Picture, "picture", maxChannelPicture},
+	} {
+		v, _ := c.Event.Tags.First(f.tag)
+		if len(v) > f.max {
+			return invalid(fmt.Sprintf("channel %s exceeds %d bytes", f.tag, f.max))
+		}
+		if strings.ContainsRune(v, 0) { // Postgres has no such text
+			return invalid("channel " + f.tag + " contains a NUL character")
+		}
+		*f.dst = v
+	}
+	_, spec.Private = c.Event.Tags.First("private")
+	switch v, ok := c.Event.Tags.First("visibility"); {
+	case !ok, v == "open":
+	case v == "private":
+		spec.Private = true
+	default:
+		return invalid("visibility must be open or private")
+	}
+	c.Create = spec
+	return Verdict{}
+}

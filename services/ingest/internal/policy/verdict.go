@@ -1,0 +1,45 @@
+package policy
+
+import (
+	"github.com/apiary-relay/apiary/pkg/fault"
+)
+
+// Verdict is the answer to one submission. The zero Verdict accepts it.
+type Verdict struct {
+	// Reason is UNSPECIFIED for an accepted event.
+	Reason fault.Reason
+	// Message is public text without a prefix.
+	Message string
+}
+
+// Accepted reports whether the event was stored, or passed on if it is ephemeral, by this submission.
+func (v Verdict) Accepted() bool { return v.Reason == fault.Accepted }
+
+// The verdicts that more than one place gives.
+var (
+	// Duplicate answers an event that is stored already.
+	Duplicate = Verdict{fault.Duplicate, "already have this event"}
+	// Superseded answers a replaceable or addressable event that lost against a stored version.
+	Superseded = Verdict{fault.Duplicate, "a newer version is stored"}
+	// Overloaded answers when a dependency is down; the same event may be sent again.
+	Overloaded = Verdict{fault.Overloaded, "cannot store events at the moment, try again"}
+	// Undelivered answers an ephemeral event that could not be passed on; it may be sent again.
+	Undelivered = Verdict{fault.Overloaded, "cannot deliver events at the moment, try again"}
+	// Draining answers what comes in while the process shuts down.
+	Draining = Verdict{fault.Overloaded, "shutting down, try again"}
+	// Deleted answers an event whose author asked for its deletion (NIP-09).
+	Deleted = Verdict{fault.Blocked, "event was deleted by its author"}
+	// NotChannelMember answers a write to a channel that is missing or hidden from the author: the two
+	// must not be told apart.
+	NotChannelMember = Verdict{fault.Restricted, "not a channel member"}
+	// NotMember answers a write to a closed community by an outsider.
+	NotMember = Verdict{fault.Restricted, "not a relay member"}
+)
+
+func invalid(msg string) Verdict {
+	return Verdict{fault.Invalid, msg}
+}
+
+func unsupported(msg string) Verdict {
+	return Verdict{fault.Unsupported, msg}
+}

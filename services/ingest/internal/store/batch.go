@@ -1,0 +1,138 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
+)
+
+// Result is the outcome of a committed batch.
+type Result struct {
+	// Verdicts answer the candidates, in their order.
+	Verdicts []policy.Verdict
+	// Row is the outbox row to publish, nil when nothing was stored.
+	Row *Row
+}
+
+// entry is one candidate on its way through the transaction.
+type entry struct {
+	*policy.Candidate
+	verdict policy.Verdict
+	channel policy.Channel
+	fresh   bool     // its id, or its address, was claimed for the first time
+	erase   []stored // what it replaces or deletes
+}
+
+// transaction is one attempt to store a batch. It lives on one goroutine and one connection.
+type transaction struct {
+	partitions uint32
+	entries    []*entry
+	state      policy.State
+	xid        uint64
+	database   uint64
+	// winners are the entries whose address row exists already and has to be pointed to them.
+	winners []*entry
+	row     *Row
+}
+
+// Commit stores a batch in one transaction and three round trips. The batch must be such that no candidate
+// depends on another one: at most one event of each id and address, a deletion without other events of
+// its author, one creation of a channel.
+//
+// The verdicts hold only if the error is nil. An error leaves nothing stored, or everything if the
+// connection broke during the commit; in either case the batch may be sent again.
+func (s *Store) Commit(ctx context.Context, batch []*policy.Candidate) (Result, error) {
+	var result Result
+	err := s.retry(ctx, func(conn *pgx.Conn) error {
+		t := &transaction{partitions: s.partitions, entries: make([]*entry, len(batch))}
+		for i, c := range batch {
+			t.entries[i] = &entry{Candidate: c}
+		}
+		if err := t.run(ctx, conn); err != nil {
+			return err
+		}
+		result = Result{Verdicts: make([]policy.Verdict, len(batch)), Row: t.row}
+		for i, e := range t.entries {
+			result.Verdicts[i] = e.verdict
+		}
+		return nil
+	})
+	if err != nil {
+		return Result{}, fmt.Errorf("commit batch of %d: %w", len(batch), err)
+	}
+	return result, nil
+}
+
+func (t *transaction) run(ctx context.Context, conn *pgx.Conn) error {
+	if err := t.read(ctx, conn); err != nil {
+		return err
+	}
+	if len(t.accepted()) == 0 {
+		return nil // withConn rolls back
+	}
+	if err := t.claim(ctx, conn); err != nil {
+		return err
+	}
+	if len(t.accepted()) == 0 {
+		return nil
+	}
+	return t.write(ctx, conn)
+}
+
+// accepted returns the entries that nothing has refused so far.
+func (t *transaction) accepted() []*entry {
+	list := make([]*entry, 0, len(t.entries))
+	for _, e := range t.entries {
+		if e.verdict.Accepted() {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+// sqlTransaction names this transaction: its id, assigned here so that every header can carry it, and the
+// cluster that the id belongs to. The latter is a read of a file of one block; asking in the transaction
+// makes it right also after a pool was pointed elsewhere.
+const sqlTransaction = `
+SELECT pg_current_xact_id()::text::bigint, (SELECT system_identifier FROM pg_control_system())`
+
+// read begins the transaction, takes its locks, and reads and judges under them. Each statement has its own
+// snapshot, taken after the locks were granted.
+func (t *transaction) read(ctx context.Context, conn *pgx.Conn) error {
+	locks := lockSet{}
+	candidates := make([]*policy.Candidate, len(t.entries))
+	for i, e := range t.entries {
+		candidates[i] = e.Candidate
+		locks.shared(communityLock(e.Community))
+		if e.Deletion != nil {
+			locks.exclusive(communityLock(e.Community))
+		}
+		if e.Channel != "" {
+			locks.shared(channelLock(e.ChannelKey()))
+		}
+		if e.Create != nil {
+			locks.exclusive(channelLock(e.ChannelKey()))
+		}
+	}
+	b := &pgx.Batch{}
+	b.Queue(sqlBegin)
+	locks.queue(b)
+	b.Queue(sqlTransaction).QueryRow(func(row pgx.Row) error {
+		var xid, database int64
+		err := row.Scan(&xid, &database)
+		t.xid, t.database = uint64(xid), uint64(database)
+		return err
+	})
+	ask(candidates).queue(b, &t.state, true)
+	if err := conn.SendBatch(ctx, b).Close(); err != nil {
+		return fmt.Errorf("read state: %w", err)
+	}
+	for _, e := range t.entries {
+		e.verdict = policy.Admit(e.Candidate, &t.state)
+		e.channel = t.state.Channels[e.ChannelKey()]
+	}
+	return nil
+}

@@ -1,0 +1,231 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/apiary-relay/apiary/pkg/postgres"
+	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
+)
+
+// Queries of the State. Each takes what is asked about as arrays and answers with the ordinal number, from
+// 1, of what it found.
+const (
+	// By communities_pkey.
+	sqlCommunities = `
+SELECT id, access = 'closed', acl_version FROM ingest.communities WHERE id = ANY($1::bigint[])`
+
+	// By channels_community_id_h_key.
+	sqlChannels = `
+SELECT q.n, c.id, c.visibility = 'private', c.archived_at IS NOT NULL, c.acl_version
+FROM unnest($1::bigint[], $2::text[]) WITH ORDINALITY AS q (community_id, h, n)
+JOIN ingest.channels c ON c.community_id = q.community_id AND c.h = q.h`
+
+	// By community_members_pkey, for closed communities only.
+	sqlMembers = `
+SELECT q.n
+FROM unnest($1::bigint[], $2::bytea[]) WITH ORDINALITY AS q (community_id, pubkey, n)
+JOIN ingest.communities c ON c.id = q.community_id AND c.access = 'closed'
+JOIN ingest.community_members m ON m.community_id = q.community_id AND m.pubkey = q.pubkey`
+
+	// By channels_community_id_h_key and channel_members_pkey, for private channels only.
+	sqlChannelMembers = `
+SELECT q.n
+FROM unnest($1::bigint[], $2::text[], $3::bytea[]) WITH ORDINALITY AS q (community_id, h, pubkey, n)
+JOIN ingest.channels c ON c.community_id = q.community_id AND c.h = q.h AND c.visibility = 'private'
+JOIN ingest.channel_members m ON m.community_id = c.community_id AND m.channel_id = c.id AND m.pubkey = q.pubkey`
+
+	// By tombstones_pkey.
+	sqlTombstones = `
+SELECT q.n
+FROM unnest($1::bigint[], $2::bytea[], $3::bytea[]) WITH ORDINALITY AS q (community_id, id, pubkey, n)
+JOIN ingest.tombstones t ON t.community_id = q.community_id AND t.id = q.id AND t.pubkey = q.pubkey`
+
+	// By address_tombstones_pkey.
+	sqlAddressTombstones = `
+SELECT q.n
+FROM unnest($1::bigint[], $2::integer[], $3::bytea[], $4::bytea[], $5::bigint[])
+    WITH ORDINALITY AS q (community_id, kind, pubkey, d, created_at, n)
+JOIN ingest.address_tombstones t
+    ON t.community_id = q.community_id AND t.kind = q.kind AND t.pubkey = q.pubkey AND t.d = q.d
+WHERE q.created_at <= t.until`
+
+	// By event_ids_pkey.
+	sqlStoredIDs = `
+SELECT q.n
+FROM unnest($1::bigint[], $2::bytea[]) WITH ORDINALITY AS q (community_id, id, n)
+JOIN ingest.event_ids i ON i.community_id = q.community_id AND i.id = q.id`
+)
+
+// question collects what the State has to answer about some candidates, each thing once.
+type question struct {
+	communities    ordered[int64]
+	channels       ordered[policy.ChannelKey]
+	members        ordered[policy.MemberKey]
+	channelMembers ordered[policy.ChannelMemberKey]
+	deletable      []*policy.Candidate // every candidate but deletions, which cannot be deleted (NIP-09)
+	addressed      []*policy.Candidate
+	creates        []*policy.Candidate
+}
+
+func ask(candidates []*policy.Candidate) *question {
+	q := &question{}
+	for _, c := range candidates {
+		q.communities.add(c.Community)
+		if c.Channel != "" {
+			q.channels.add(c.ChannelKey())
+		}
+		for _, w := range c.Writers() {
+			q.members.add(policy.MemberKey{Community: c.Community, PubKey: w})
+			if c.Channel != "" {
+				q.channelMembers.add(policy.ChannelMemberKey{ChannelKey: c.ChannelKey(), PubKey: w})
+			}
+		}
+		if c.Deletion == nil {
+			q.deletable = append(q.deletable, c)
+		}
+		if _, ok := c.Addressed(); ok {
+			q.addressed = append(q.addressed, c)
+		}
+		if c.Create != nil {
+			q.creates = append(q.creates, c)
+		}
+	}
+	return q
+}
+
+// queue adds the queries to b; st is complete when b has been read. withStored also asks for tombstones and
+// for what is stored, which events that are never stored need not know.
+func (q *question) queue(b *pgx.Batch, st *policy.State, withStored bool) {
+	*st = policy.State{
+		Communities:    make(map[int64]policy.Community, len(q.communities.list)),
+		Channels:       make(map[policy.ChannelKey]policy.Channel, len(q.channels.list)),
+		Members:        map[policy.MemberKey]bool{},
+		ChannelMembers: map[policy.ChannelMemberKey]bool{},
+		Deleted:        map[policy.EventKey]bool{},
+		Stored:         map[policy.EventKey]bool{},
+	}
+	q.queueDirectory(b, st)
+	if withStored {
+		q.queueEvents(b, st)
+	}
+}
+
+func (q *question) queueDirectory(b *pgx.Batch, st *policy.State) {
+	b.Queue(sqlCommunities, q.communities.list).Query(func(rows pgx.Rows) error {
+		var id, acl int64
+		var closed bool
+		_, err := pgx.ForEachRow(rows, []any{&id, &closed, &acl}, func() error {
+			st.Communities[id] = policy.Community{Closed: closed, ACLVersion: uint64(acl)}
+			return nil
+		})
+		return err
+	})
+	communities, pubkeys := make([]int64, len(q.members.list)), make([][]byte, len(q.members.list))
+	for i, m := range q.members.list {
+		communities[i], pubkeys[i] = m.Community, bytesOf(m.PubKey)
+	}
+	b.Queue(sqlMembers, communities, pubkeys).Query(ordinals(func(n int) { st.Members[q.members.list[n]] = true }))
+	if len(q.channels.list) == 0 {
+		return
+	}
+	communities, hs := make([]int64, len(q.channels.list)), make([]string, len(q.channels.list))
+	for i, c := range q.channels.list {
+		communities[i], hs[i] = c.Community, c.H
+	}
+	b.Queue(sqlChannels, communities, hs).Query(func(rows pgx.Rows) error {
+		var n, id, acl int64
+		var private, archived bool
+		_, err := pgx.ForEachRow(rows, []any{&n, &id, &private, &archived, &acl}, func() error {
+			st.Channels[q.channels.list[n-1]] = policy.Channel{ID: id, Private: private, Archived: archived, ACLVersion: uint64(acl)}
+			return nil
+		})
+		return err
+	})
+	communities, hs, pubkeys = make([]int64, len(q.channelMembers.list)), make([]string, len(q.channelMembers.list)), make([][]byte, len(q.channelMembers.list))
+	for i, m := range q.channelMembers.list {
+		communities[i], hs[i], pubkeys[i] = m.Community, m.H, bytesOf(m.PubKey)
+	}
+	b.Queue(sqlChannelMembers, communities, hs, pubkeys).
+		Query(ordinals(func(n int) { st.ChannelMembers[q.channelMembers.list[n]] = true }))
+}
+
+func (q *question) queueEvents(b *pgx.Batch, st *policy.State) {
+	if n := len(q.deletable); n > 0 {
+		communities, ids, pubkeys := make([]int64, n), make([][]byte, n), make([][]byte, n)
+		for i, c := range q.deletable {
+			communities[i], ids[i], pubkeys[i] = c.Community, c.Event.ID[:], c.Event.PubKey[:]
+		}
+		b.Queue(sqlTombstones, communities, ids, pubkeys).
+			Query(ordinals(func(n int) { st.Deleted[q.deletable[n].Key()] = true }))
+	}
+	if n := len(q.addressed); n > 0 {
+		a := newAddressColumns(n)
+		created := make([]int64, n)
+		for i, c := range q.addressed {
+			a.add(addressOf(c.Community, c.Event))
+			created[i] = c.Event.CreatedAt
+		}
+		b.Queue(sqlAddressTombstones, a.communities, a.kinds, a.pubkeys, a.ds, created).
+			Query(ordinals(func(n int) { st.Deleted[q.addressed[n].Key()] = true }))
+	}
+	if n := len(q.creates); n > 0 {
+		communities, ids := make([]int64, n), make([][]byte, n)
+		for i, c := range q.creates {
+			communities[i], ids[i] = c.Community, c.Event.ID[:]
+		}
+		b.Queue(sqlStoredIDs, communities, ids).
+			Query(ordinals(func(n int) { st.Stored[q.creates[n].Key()] = true }))
+	}
+}
+
+// ReadState reads what Admit needs for events that are not stored. It is one round trip and takes no
+// locks: all of it is from one snapshot, which may be older than a change that commits meanwhile.
+func (s *Store) ReadState(ctx context.Context, candidates []*policy.Candidate) (*policy.State, error) {
+	st := &policy.State{}
+	b := &pgx.Batch{}
+	b.Queue(sqlBeginRead)
+	ask(candidates).queue(b, st, false)
+	b.Queue(sqlCommit)
+	err := s.withConn(ctx, func(conn *pgx.Conn) error { return conn.SendBatch(ctx, b).Close() })
+	if err != nil {
+		return nil, fmt.Errorf("read access state: %w", err)
+	}
+	return st, nil
+}
+
+// ordinals calls found with the index, from 0, of each ordinal number that the query returns.
+func ordinals(found func(i int)) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		var n int64
+		_, err := pgx.ForEachRow(rows, []any{&n}, func() error {
+			found(int(n - 1))
+			return nil
+		})
+		return err
+	}
+}
+
+// ordered is a set that remembers the order of addition. The zero value is empty.
+type ordered[K comparable] struct {
+	list []K
+	seen map[K]bool
+}
+
+func (o *ordered[K]) add(k K) {
+	if o.seen == nil {
+		o.seen = make(map[K]bool)
+	}
+	if !o.seen[k] {
+		o.seen[k] = true
+		o.list = append(o.list, k)
+	}
+}
+
+// bytesOf copies a key or id, for when the original is a loop variable.
+func bytesOf[A ~[32]byte](a A) []byte { return a[:] }
+
+// tagKey is the column form of a d tag as well: it must fit a B-tree.
+func tagKey(value string) []byte { return postgres.TagKey(value) }

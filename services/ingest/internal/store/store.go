@@ -1,0 +1,134 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/apiary-relay/apiary/pkg/postgres"
+)
+
+// Transaction control, sent in the same round trip as what follows or precedes.
+const (
+	sqlBegin     = `BEGIN ISOLATION LEVEL READ COMMITTED`
+	sqlBeginRead = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`
+	sqlCommit    = `COMMIT`
+	sqlRollback  = `ROLLBACK`
+
+	// sqlNoWait makes this transaction's commit not wait for the disk. Only for what may be lost.
+	sqlNoWait = `SET LOCAL synchronous_commit = off`
+)
+
+// Store runs ingest's statements.
+type Store struct {
+	pool       *pgxpool.Pool
+	partitions uint32
+}
+
+// New returns a store on the pool, whose role must be apiary_ingest (or own the schema). partitions is the
+// cluster's number of partitions.
+func New(pool *pgxpool.Pool, partitions uint32) *Store {
+	return &Store{pool: pool, partitions: partitions}
+}
+
+// errMoved says that a row went away between two statements that relied on it.
+var errMoved = errors.New("row changed during the transaction")
+
+// IsDataError reports whether err was caused by the data of one statement, so that another event may well be
+// stored where this one cannot.
+func IsDataError(err error) bool {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) || len(pg.Code) < 2 {
+		return false
+	}
+	switch pg.Code[:2] {
+	case "21", "22", "23", "54": // cardinality, data exception, integrity, program limit (an index row too large)
+		return true
+	}
+	return false
+}
+
+// IsTransient reports whether the same transaction may succeed later.
+func IsTransient(err error) bool {
+	return postgres.IsRetryable(err) || postgres.IsUnavailable(err) || postgres.IsTimeout(err) ||
+		errors.Is(err, errMoved) || errors.Is(err, context.Canceled)
+}
+
+// Retries inside one call. They are short: a caller that waits holds up everybody behind it.
+const (
+	conflictAttempts = 5
+	firstWait        = 2 * time.Millisecond
+	rollbackTimeout  = time.Second
+)
+
+// retry runs fn again when it lost against another transaction, and once when the connection it was given
+// turned out to be dead. Both are safe, also when a commit's outcome is unknown: everything here is
+// idempotent by key.
+func (s *Store) retry(ctx context.Context, fn func(*pgx.Conn) error) error {
+	wait, reconnected := firstWait, false
+	for attempt := 1; ; attempt++ {
+		err := s.withConn(ctx, fn)
+		switch {
+		case err == nil, ctx.Err() != nil, attempt == conflictAttempts:
+			return err
+		case postgres.IsRetryable(err), errors.Is(err, errMoved):
+		case postgres.IsUnavailable(err) && !reconnected:
+			reconnected = true
+		default:
+			return err
+		}
+		timer := time.NewTimer(wait/2 + rand.N(wait)) //nolint:gosec // jitter needs no secrecy
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return fmt.Errorf("retry transaction: %w", err)
+		}
+		wait *= 3
+	}
+}
+
+// withConn lends fn a connection and leaves it without a transaction. It exists because pgx's own
+// transactions cost two round trips more than a batch that begins and commits in passing.
+func (s *Store) withConn(ctx context.Context, fn func(*pgx.Conn) error) error {
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return fmt.Errorf("acquire connection: %w", err)
+	}
+	defer conn.Release()
+	err = fn(conn.Conn())
+	if conn.Conn().PgConn().TxStatus() != 'I' && !conn.Conn().IsClosed() {
+		// ctx may have ended; the pool throws the connection away if this fails.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
+		defer cancel()
+		if _, rollbackErr := conn.Exec(ctx, sqlRollback); rollbackErr != nil {
+			return errors.Join(err, fmt.Errorf("roll back: %w", rollbackErr))
+		}
+	}
+	return err
+}
+
+// inTx runs fn between BEGIN and COMMIT, holding locks from before fn's first statement.
+func (s *Store) inTx(ctx context.Context, locks lockSet, fn func(*pgx.Conn) error) error {
+	return s.retry(ctx, func(conn *pgx.Conn) error {
+		begin := &pgx.Batch{}
+		begin.Queue(sqlBegin)
+		locks.queue(begin)
+		if err := conn.SendBatch(ctx, begin).Close(); err != nil {
+			return fmt.Errorf("lock: %w", err)
+		}
+		if err := fn(conn); err != nil {
+			return err
+		}
+		if _, err := conn.Exec(ctx, sqlCommit); err != nil {
+			return fmt.Errorf("commit: %w", err)
+		}
+		return nil
+	})
+}

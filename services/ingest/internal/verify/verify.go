@@ -1,0 +1,144 @@
+// Package verify turns bytes into verified events. It owns the workers that do the arithmetic of
+// signatures, so that no more of it runs at once than there are cores, however many streams there are. It
+// must never block on anything but work: no database, no bus.
+//
+// A Pool's workers take jobs in order of submission and finish them in any order; whoever needs an order
+// waits for its jobs one after the other. A job belongs to the worker from Submit until Done is closed,
+// and to the submitter before and after.
+package verify
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/apiary-relay/apiary/pkg/fault"
+	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/nostr/wire"
+	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
+)
+
+// Config bounds a Pool.
+type Config struct {
+	// Workers is how many events are verified at once; at least 1.
+	Workers int
+	// Wire bounds the event's JSON. Its Content is ignored: Policy has that limit, and its text.
+	Wire wire.Limits
+	// Policy bounds what is in the event.
+	Policy policy.Limits
+	// Now is the clock.
+	Now func() time.Time
+	// Observe is told how long one event took; it may be nil.
+	Observe func(ctx context.Context, took time.Duration)
+}
+
+// Job is one submission and, once Done is closed, what became of it.
+type Job struct {
+	// Submission is what to verify.
+	Submission policy.Submission
+	// Candidate is set if the verdict accepts.
+	Candidate *policy.Candidate
+	// Verdict is final if it refuses.
+	Verdict policy.Verdict
+	// Done is closed when the fields above are set.
+	Done chan struct{}
+}
+
+// NewJob returns a job to submit.
+func NewJob(s policy.Submission) *Job {
+	return &Job{Submission: s, Done: make(chan struct{})}
+}
+
+// Pool verifies events on a fixed number of workers. Submit is safe for concurrent use.
+type Pool struct {
+	cfg  Config
+	jobs chan *Job
+}
+
+// queuePerWorker keeps the workers busy while the submitters are woken up.
+const queuePerWorker = 64
+
+// New allocates a pool; its workers start with Run.
+func New(cfg Config) *Pool {
+	cfg.Workers = max(cfg.Workers, 1)
+	cfg.Wire.Content = 0
+	return &Pool{cfg: cfg, jobs: make(chan *Job, queuePerWorker*cfg.Workers)}
+}
+
+// Submit queues a job. It blocks while the queue is full, which is how load is felt by the caller, and
+// returns the cause of ctx's end if that comes first.
+func (p *Pool) Submit(ctx context.Context, j *Job) error {
+	select {
+	case p.jobs <- j:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Run runs the workers until ctx is done, and then finishes what is queued. It implements
+// lifecycle.Service; nothing may be submitted after its context ended.
+func (p *Pool) Run(ctx context.Context, ready func()) error {
+	var workers sync.WaitGroup
+	for range p.cfg.Workers {
+		workers.Go(func() { p.work(ctx) })
+	}
+	ready()
+	workers.Wait()
+	return nil
+}
+
+func (p *Pool) work(ctx context.Context) {
+	for {
+		select {
+		case j := <-p.jobs:
+			p.do(ctx, j)
+		case <-ctx.Done():
+			for {
+				select {
+				case j := <-p.jobs:
+					p.do(ctx, j)
+				default:
+					return
+				}
+			}
+		}
+	}
+}
+
+func (p *Pool) do(ctx context.Context, j *Job) {
+	began := time.Now()
+	j.Candidate, j.Verdict = p.Verify(j.Submission)
+	if p.cfg.Observe != nil {
+		p.cfg.Observe(ctx, time.Since(began))
+	}
+	close(j.Done)
+}
+
+// Verify decides everything that needs no database, in the order in which clients are told: shape,
+// kind, id, signature, then what policy.Check checks.
+func (p *Pool) Verify(s policy.Submission) (*policy.Candidate, policy.Verdict) {
+	ev, err := wire.DecodeEvent(s.Raw, p.cfg.Wire)
+	if err != nil {
+		return nil, refuse(err)
+	}
+	if v := policy.CheckKind(ev.Kind); !v.Accepted() {
+		return nil, v
+	}
+	if err := ev.Verify(); err != nil {
+		return nil, refuse(err)
+	}
+	return policy.Check(s, ev, p.cfg.Policy, p.cfg.Now())
+}
+
+// refuse makes a verdict of an error whose text is public.
+func refuse(err error) policy.Verdict {
+	if decode, ok := errors.AsType[*wire.DecodeError](err); ok {
+		return policy.Verdict{Reason: fault.Invalid, Message: decode.Msg}
+	}
+	if errors.Is(err, nostr.ErrBadID) || errors.Is(err, nostr.ErrBadSignature) {
+		return policy.Verdict{Reason: fault.Invalid, Message: err.Error()}
+	}
+	return policy.Verdict{Reason: fault.Invalid, Message: "malformed event"}
+}

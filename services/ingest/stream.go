@@ -1,0 +1,295 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/apiary-relay/apiary/pkg/fault"
+	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/telemetry"
+	ingestv1 "github.com/apiary-relay/apiary/proto/gen/apiary/ingest/v1"
+	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
+	"github.com/apiary-relay/apiary/services/ingest/internal/verify"
+)
+
+const (
+	// maxSubmissions is the promise of the contract for one PublishRequest.
+	maxSubmissions = 256
+	// maxVerdicts is how many verdicts go in one PublishResponse.
+	maxVerdicts = 1024
+)
+
+// stream is one Publish call.
+//
+//	goroutine   does                                            ends
+//	reader      Recv, starts submissions                        when the stream ends, in whatever way
+//	sequencer   takes submissions in order, when verified,      when the reader has ended and everything
+//	            to the queue they belong to                     it started is handed on
+//	handler     sends verdicts                                  when everything is answered, or the stream died
+//
+// A submission holds one of the window's slots from being read until its verdict is sent, so order and
+// verdicts never hold more than the window.
+type stream struct {
+	svc    *Service
+	ctx    context.Context  // the call's values without its end, for what outlives it
+	slots  chan struct{}    // one element per submission under way
+	order  chan *submission // reader to sequencer; never full, because of slots
+	wake   chan struct{}    // tells the handler that there are verdicts
+	ended  chan struct{}    // closed when the reader has ended
+	endErr error            // why; set before ended is closed
+
+	mu       sync.Mutex
+	verdicts []*ingestv1.Verdict // not sent yet; guarded by mu
+	open     int                 // read and not answered; guarded by mu
+}
+
+// submission is one event of a stream on its way; it is the commit.Item of its event.
+type submission struct {
+	stream *stream
+	ref    uint64
+	size   int64
+	began  time.Time
+	span   trace.Span
+	job    *verify.Job
+}
+
+// Candidate implements commit.Item.
+func (s *submission) Candidate() *policy.Candidate { return s.job.Candidate }
+
+// Publish implements ingestv1.IngestServiceServer.
+func (s *Service) Publish(srv ingestv1.IngestService_PublishServer) error {
+	st := &stream{
+		svc:   s,
+		ctx:   context.WithoutCancel(srv.Context()),
+		slots: make(chan struct{}, s.cfg.StreamWindow),
+		order: make(chan *submission, s.cfg.StreamWindow),
+		wake:  make(chan struct{}, 1),
+		ended: make(chan struct{}),
+	}
+	ctx := srv.Context()
+	s.metrics.streams.Add(ctx, 1)
+	defer s.metrics.streams.Add(ctx, -1)
+	// The handler does not wait for the other two: the reader leaves Recv only after the handler has returned,
+	// when it is the handler that ends the stream, and what was read outlives the stream.
+	if !s.track(2) {
+		return errDraining
+	}
+	go func() {
+		defer s.streams.Done()
+		st.read(srv)
+	}()
+	go func() {
+		defer s.streams.Done()
+		st.sequence()
+	}()
+	return st.write(ctx, srv)
+}
+
+var errDraining = fault.New(fault.Overloaded, "shutting down, try another replica")
+
+// read starts submissions until the stream ends.
+func (st *stream) read(srv ingestv1.IngestService_PublishServer) {
+	defer close(st.ended)
+	defer close(st.order)
+	for {
+		req, err := srv.Recv()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err == nil && len(req.GetSubmissions()) > maxSubmissions {
+			err = fault.New(fault.Invalid, fmt.Sprintf("at most %d submissions in a request, not %d", maxSubmissions, len(req.GetSubmissions())))
+		}
+		if err != nil {
+			st.endErr = err
+			return
+		}
+		for _, sub := range req.GetSubmissions() {
+			if err := st.start(srv.Context(), sub); err != nil {
+				st.endErr = err
+				return
+			}
+		}
+	}
+}
+
+// start takes one submission. It waits for a slot, for bytes and for the verifiers: backpressure. An error
+// means that the stream died meanwhile.
+func (st *stream) start(ctx context.Context, in *ingestv1.Submission) error {
+	svc := st.svc
+	select {
+	case st.slots <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	sub := &submission{stream: st, ref: in.GetRef(), began: time.Now()}
+	offered, verdict := svc.offer(in)
+	sub.job = verify.NewJob(offered)
+	st.mu.Lock()
+	st.open++
+	st.mu.Unlock()
+	if verdict.Accepted() && svc.isDraining() {
+		verdict = policy.Draining
+	}
+	if !verdict.Accepted() {
+		sub.Answer(verdict)
+		return nil
+	}
+	sub.startSpan(ctx, in.GetTraceparent())
+	if err := svc.inFlight.Acquire(ctx, int64(len(offered.Raw))); err != nil {
+		sub.Answer(policy.Overloaded)
+		return err
+	}
+	sub.size = int64(len(offered.Raw))
+	if err := svc.verifier.Submit(ctx, sub.job); err != nil {
+		sub.Answer(policy.Overloaded)
+		return err
+	}
+	st.order <- sub
+	return nil
+}
+
+// offer checks the frame of a submission: what the caller, not the client, is responsible for.
+func (s *Service) offer(in *ingestv1.Submission) (policy.Submission, policy.Verdict) {
+	out := policy.Submission{Community: in.GetCommunity(), Raw: in.GetRaw()}
+	keys := in.GetPrincipal().GetPubkeys()
+	switch {
+	case out.Community == 0:
+		return out, policy.Verdict{Reason: fault.Invalid, Message: "no community"}
+	case len(out.Raw) > s.cfg.MaxEvent:
+		return out, policy.Verdict{Reason: fault.Invalid, Message: fmt.Sprintf("event exceeds maximum size of %d bytes (got %d)", s.cfg.MaxEvent, len(out.Raw))}
+	case len(keys) == 0:
+		return out, policy.Verdict{Reason: fault.AuthRequired, Message: "not authenticated"}
+	case len(keys) > policy.MaxPrincipal:
+		return out, policy.Verdict{Reason: fault.Invalid, Message: "too many authenticated keys"}
+	}
+	out.Principal = make([]nostr.PubKey, len(keys))
+	for i, k := range keys {
+		if len(k) != len(nostr.PubKey{}) {
+			return out, policy.Verdict{Reason: fault.Invalid, Message: "malformed principal"}
+		}
+		out.Principal[i] = nostr.PubKey(k)
+	}
+	return out, policy.Verdict{}
+}
+
+// startSpan begins the span of a sampled submission, and makes the event carry it from here on.
+func (s *submission) startSpan(ctx context.Context, traceparent string) {
+	if traceparent == "" {
+		return
+	}
+	ctx = telemetry.WithTraceParent(ctx, traceparent)
+	if !trace.SpanContextFromContext(ctx).IsSampled() {
+		return
+	}
+	ctx, span := s.stream.svc.tracer.Start(ctx, "ingest.publish", trace.WithSpanKind(trace.SpanKindServer))
+	s.span = span // ended by Answer
+	s.job.Submission.Traceparent = telemetry.TraceParent(ctx)
+}
+
+// sequence hands verified submissions on in the order in which they were read. It goes on when the stream
+// has died: only its verdicts are lost with it.
+func (st *stream) sequence() {
+	for sub := range st.order {
+		<-sub.job.Done
+		if !sub.job.Verdict.Accepted() {
+			sub.Answer(sub.job.Verdict)
+			continue
+		}
+		queue := st.svc.commits
+		if sub.job.Candidate.Event.Kind.IsEphemeral() {
+			queue = st.svc.ephemerals
+		}
+		// This context never ends: the queues outlive the streams, and are always emptied.
+		if err := queue.Submit(st.ctx, sub); err != nil {
+			sub.Answer(policy.Overloaded)
+		}
+	}
+}
+
+// Answer implements commit.Item. It never blocks.
+func (s *submission) Answer(v policy.Verdict) {
+	st := s.stream
+	if s.size > 0 {
+		st.svc.inFlight.Release(s.size)
+	}
+	st.svc.metrics.answered(st.ctx, classOf(s.job.Candidate), v, time.Since(s.began))
+	s.endSpan(v)
+	st.mu.Lock()
+	st.open--
+	st.verdicts = append(st.verdicts, &ingestv1.Verdict{Ref: s.ref, Reason: v.Reason, Message: v.Message})
+	st.mu.Unlock()
+	select {
+	case st.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (s *submission) endSpan(v policy.Verdict) {
+	if s.span == nil {
+		return
+	}
+	s.span.SetAttributes(attribute.String(telemetry.KeyReason, reasonLabel(v.Reason)),
+		attribute.Int64(telemetry.KeyCommunity, s.job.Submission.Community))
+	if c := s.job.Candidate; c != nil {
+		s.span.SetAttributes(attribute.Int(telemetry.KeyKind, int(c.Event.Kind)))
+	}
+	if v.Reason == fault.InternalFault || v.Reason == fault.Overloaded {
+		s.span.SetStatus(codes.Error, v.Message)
+	}
+	s.span.End()
+}
+
+// write sends verdicts, as many at once as there are, until everything is answered and nothing more
+// comes, or the stream has died.
+func (st *stream) write(ctx context.Context, srv ingestv1.IngestService_PublishServer) error {
+	ended, draining := st.ended, st.svc.draining
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-st.wake:
+		case <-ended:
+			ended = nil
+		case <-draining:
+			draining = nil
+		}
+		open, err := st.send(srv)
+		switch {
+		case err != nil:
+			return err
+		case open > 0:
+		case ended == nil:
+			return st.endErr
+		case draining == nil:
+			return errDraining
+		}
+	}
+}
+
+// send sends what is there and returns how many submissions are not answered yet.
+func (st *stream) send(srv ingestv1.IngestService_PublishServer) (open int, err error) {
+	for {
+		st.mu.Lock()
+		ready := st.verdicts[:min(len(st.verdicts), maxVerdicts)]
+		st.verdicts = st.verdicts[len(ready):]
+		open = st.open
+		st.mu.Unlock()
+		if len(ready) == 0 {
+			return open, nil
+		}
+		if err := srv.Send(&ingestv1.PublishResponse{Verdicts: ready}); err != nil {
+			return open, err
+		}
+		for range ready {
+			<-st.slots
+		}
+	}
+}

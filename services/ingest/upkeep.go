@@ -1,0 +1,107 @@
+package ingest
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/apiary-relay/apiary/pkg/bus"
+)
+
+const (
+	// upkeepTimeout bounds one piece of upkeep.
+	upkeepTimeout = 30 * time.Second
+	// partitionsInterval is how often missing table partitions are looked for.
+	partitionsInterval = 24 * time.Hour
+	// retryInterval is when upkeep that failed is tried again.
+	retryInterval = 5 * time.Second
+	// expiredPage is how many expired events of a community one transaction removes: it holds the
+	// community meanwhile.
+	expiredPage = 200
+)
+
+// keepPartitions makes the monthly partitions at the start and then daily. The month before is included, for
+// events that were signed just before midnight.
+func (s *Service) keepPartitions(ctx context.Context, ready func()) error {
+	ready()
+	for {
+		next := partitionsInterval
+		within, cancel := context.WithTimeout(ctx, upkeepTimeout)
+		year, month, _ := s.now().UTC().Date()
+		from := time.Date(year, month-1, 1, 0, 0, 0, 0, time.UTC)
+		made, err := s.store.EnsurePartitions(within, from, s.cfg.PartitionMonths+1)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
+			next = retryInterval
+			s.log.LogAttrs(ctx, slog.LevelWarn, "event partitions not ensured", slog.Any("error", err))
+		case made > 0:
+			s.log.LogAttrs(ctx, slog.LevelInfo, "event partitions made", slog.Int("tables", made))
+		}
+		if !pause(ctx, next) {
+			return nil
+		}
+	}
+}
+
+// sweepExpired removes events that have expired (NIP-40).
+func (s *Service) sweepExpired(ctx context.Context, ready func()) error {
+	ready()
+	if s.cfg.ExpiryInterval == 0 {
+		<-ctx.Done()
+		return nil
+	}
+	for pause(ctx, s.cfg.ExpiryInterval) {
+		for ctx.Err() == nil {
+			within, cancel := context.WithTimeout(ctx, upkeepTimeout)
+			removed, err := s.store.SweepExpired(within, s.now(), expiredPage)
+			cancel()
+			s.metrics.expired.Add(ctx, int64(removed))
+			if err != nil && ctx.Err() == nil {
+				s.log.LogAttrs(ctx, slog.LevelWarn, "expired events not removed", slog.Any("error", err))
+			}
+			if err != nil || removed == 0 {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// ensureStreams defines the streams as soon as NATS can be reached, and again whenever it comes back: it may
+// have lost what it had.
+func (s *Service) ensureStreams(ctx context.Context, ready func(), b *bus.Bus) error {
+	ready()
+	for {
+		changed := b.Changed()
+		if b.Connected() {
+			within, cancel := context.WithTimeout(ctx, upkeepTimeout)
+			err := b.EnsureStreams(within, bus.StreamOptions{})
+			cancel()
+			if err != nil && ctx.Err() == nil {
+				s.log.LogAttrs(ctx, slog.LevelWarn, "streams not ensured", slog.Any("error", err))
+				if !pause(ctx, retryInterval) {
+					return nil
+				}
+				continue
+			}
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
