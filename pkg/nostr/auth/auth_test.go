@@ -101,7 +101,7 @@ func TestCheckAuthEventRelay(t *testing.T) {
 		"":                                        false,
 		"wss://team.example.com\x00":              false,
 		"wss://team.example.com:99999":            false,
-		" wss://team.example.com":                 false,
+		"\twss://team.example.com":                false,
 		"wss://team.example.com%00":               false,
 		"wss://" + strings.Repeat("a.", 200) + "": false,
 	} {

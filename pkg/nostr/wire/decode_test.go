@@ -70,7 +70,7 @@ func TestDecodeOtherFrames(t *testing.T) {
 	kind1 := []nostr.Filter{{Kinds: []nostr.Kind{1}}}
 	for frame, want := range map[string]wire.Frame{
 		`["REQ","s",{"kinds":[1]}]`:       {Label: wire.LabelReq, SubID: "s", Filters: kind1},
-		` [ "REQ" , "s" , { } , {} ] `:    {Label: wire.LabelReq, SubID: "s", Filters: []nostr.Filter{{}, {}}},
+		`[ "REQ" , "s" , { } , {} ]`:      {Label: wire.LabelReq, SubID: "s", Filters: []nostr.Filter{{}, {}}},
 		`["COUNT","q",{"kinds":[1]}]`:     {Label: wire.LabelCount, SubID: "q", Filters: kind1},
 		`["CLOSE","s"]`:                   {Label: wire.LabelClose, SubID: "s"},
 		`["CLOSE","\u0000\ud83d\ude00é"]`: {Label: wire.LabelClose, SubID: "\x00😀é"},

@@ -18,8 +18,6 @@ const (
 	fieldTags
 	fieldContent
 	fieldSig
-
-	allFields = fieldSig<<1 - 1
 )
 
 var fieldNames = [...]string{"id", "pubkey", "created_at", "kind", "tags", "content", "sig"}
@@ -92,7 +90,7 @@ func (d *eventDecoder) member(key text) bool {
 	if d.seen&field != 0 {
 		return d.failAt(key.start, "event has a field twice")
 	}
-	ok := false
+	var ok bool
 	switch field {
 	case fieldID:
 		ok = d.hex(d.ev.ID[:], "id")

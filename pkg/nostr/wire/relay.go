@@ -47,7 +47,7 @@ func (d *relayDecoder) decode() bool {
 	if !d.enter() || !d.relayLabel() {
 		return false
 	}
-	ok := false
+	var ok bool
 	switch d.f.Label {
 	case LabelEvent:
 		ok = d.next() && d.subID() && d.next() && d.event()
@@ -81,7 +81,7 @@ func (d *relayDecoder) relayLabel() bool {
 
 func (d *relayDecoder) verdict() bool {
 	d.peek()
-	ok := false
+	var ok bool
 	d.r.OK, ok = d.boolean()
 	return ok
 }

@@ -213,15 +213,15 @@ func (s *scanner) skip() bool {
 
 // scalar takes a string, number, true, false or null that begins with c.
 func (s *scanner) scalar(c byte) bool {
-	switch {
-	case c == '"':
+	switch c {
+	case '"':
 		_, ok := s.str()
 		return ok
-	case c == 't':
+	case 't':
 		return s.literal("true")
-	case c == 'f':
+	case 'f':
 		return s.literal("false")
-	case c == 'n':
+	case 'n':
 		return s.literal("null")
 	default:
 		_, ok := s.number()
@@ -362,10 +362,10 @@ func (s *scanner) str() (text, bool) {
 	}
 }
 
-// plain returns the first index from i at which b holds neither a printable ASCII character other than
-// quote and backslash nor 0x7f, eight bytes at a time: the usual carry tricks find a byte that is below
-// 0x20, equal to one of the two, or above 0x7f. They may report a byte above the first true one as
-// well, never one below it.
+// plain returns the first index from i on at which str has to look: at a quote, a backslash, a byte below
+// 0x20 or one above 0x7f. It goes eight bytes at a time while there is none of these among them: a
+// subtraction borrows into a byte's highest bit exactly when the byte is too small. A borrow may spill
+// into the bytes above, so a hit says that there is one, not where.
 func plain(b []byte, i int) int {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	for len(b)-i >= 8 {
