@@ -1,0 +1,115 @@
+// Package access decides what a reader may see.
+//
+// It owns the rule in its two forms, which must say the same: as SQL that is part of every statement on
+// events (so that the rule and the data come from one snapshot), and as Decide, which answers for many
+// keys at once from rows of one snapshot. The rule: an open community admits everybody, a closed one its
+// members; a channel's events are for everybody admitted if it is open, for its members if it is private;
+// a member is a key that satisfies all of this by itself; gift wraps and direct messages are only for
+// their parties. What is hidden and what does not exist are never told apart.
+//
+// The package does no I/O and holds no state. It is safe for concurrent use.
+package access
+
+import (
+	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/tenant"
+)
+
+// Reader is who reads, and when.
+type Reader struct {
+	// Community is the tenant.
+	Community tenant.ID
+	// Keys are the authenticated keys, at most 16; what one of them may read, the reader may read.
+	Keys []nostr.PubKey
+	// Now is the time in Unix seconds: what has expired by then is not shown (NIP-40).
+	Now int64
+}
+
+// Topic is the access state of one topic, read in one snapshot.
+type Topic struct {
+	// Exists is false when there is no such community; all but Standby is zero then.
+	Exists bool
+	// Open is true when the community admits everybody.
+	Open bool
+	// CommunityVersion is the community's access version.
+	CommunityVersion uint64
+	// Members are those of the keys asked about that are members of the community.
+	Members []nostr.PubKey
+	// Channel is the state of the topic's channel, nil if it does not exist or the topic is global.
+	Channel *Channel
+	// Standby is true when the snapshot is that of a replica, which may lag behind.
+	Standby bool
+}
+
+// Channel is the access state of one channel.
+type Channel struct {
+	// Open is true when everybody admitted to the community may read it.
+	Open bool
+	// Version is the channel's access version.
+	Version uint64
+	// Members are those of the keys asked about that are members of the channel.
+	Members []nostr.PubKey
+}
+
+// Decide answers for each of keys, in order, whether it may read the topic: the channel with this h value,
+// the global topic if h is empty.
+func (t *Topic) Decide(h string, keys []nostr.PubKey) []bool {
+	allowed := make([]bool, len(keys))
+	if !t.Exists || (h != "" && t.Channel == nil) {
+		return allowed
+	}
+	admitted := set(t.Open, t.Members)
+	readable := set(true, nil)
+	if h != "" {
+		readable = set(t.Channel.Open, t.Channel.Members)
+	}
+	for i, k := range keys {
+		allowed[i] = admitted(k) && readable(k)
+	}
+	return allowed
+}
+
+// set returns the membership test of everybody, or of the listed keys.
+func set(everybody bool, keys []nostr.PubKey) func(nostr.PubKey) bool {
+	if everybody {
+		return func(nostr.PubKey) bool { return true }
+	}
+	in := make(map[nostr.PubKey]struct{}, len(keys))
+	for _, k := range keys {
+		in[k] = struct{}{}
+	}
+	return func(k nostr.PubKey) bool {
+		_, ok := in[k]
+		return ok
+	}
+}
+
+// Behind reports whether the topic was read from a state older than the versions asked for, so that the
+// answer may only come after waiting. A primary is never behind: a version that anybody knows of was
+// committed before. There a lower version, or none, means that the channel was deleted, or made anew.
+func (t *Topic) Behind(community, channel uint64) bool {
+	if !t.Standby {
+		return false
+	}
+	have := uint64(0)
+	if t.Channel != nil {
+		have = t.Channel.Version
+	}
+	return t.CommunityVersion < community || have < channel
+}
+
+// maxChannel is the length of the longest channel id, as ingest.channels.h has it.
+const maxChannel = 64
+
+// IsChannel reports whether h can be a channel's id: 1 to 64 of A–Z, a–z, 0–9, _ and -. Other text names
+// no channel, and may be what Postgres does not take as text (a NUL).
+func IsChannel(h string) bool {
+	for i := range len(h) {
+		switch c := h[i]; {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '_', c == '-':
+		default:
+			return false
+		}
+	}
+	return h != "" && len(h) <= maxChannel
+}

@@ -1,0 +1,192 @@
+package plan
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// Driver is the index that yields a statement's candidates.
+type Driver uint8
+
+// The drivers; see the package comment.
+const (
+	DriverIDs Driver = iota
+	DriverAddress
+	DriverTag
+	DriverChannel
+	DriverAuthors
+	DriverKinds
+	DriverTime
+	drivers
+)
+
+// String returns the driver's name, as in metrics.
+func (d Driver) String() string {
+	names := [drivers]string{"ids", "address", "tag", "channel", "authors", "kinds", "time"}
+	if d >= drivers {
+		return "unknown"
+	}
+	return names[d]
+}
+
+// Drivers returns all drivers.
+func Drivers() []Driver {
+	all := make([]Driver, drivers)
+	for i := range all {
+		all[i] = Driver(i)
+	}
+	return all
+}
+
+// TagChecks says how many tag conditions are checked on each candidate.
+type TagChecks uint8
+
+// The forms of tag checks.
+const (
+	NoTags TagChecks = iota
+	OneTag
+	ManyTags
+)
+
+// Channels says what a shape knows of an event's channel.
+type Channels uint8
+
+// The forms of #h.
+const (
+	// AnyChannel: there is no #h.
+	AnyChannel Channels = iota
+	// InChannel: there is #h, and the kinds leave out the relay-signed state of channels.
+	InChannel
+	// InChannelWithState: there is #h, and such state can be among the candidates.
+	InChannelWithState
+)
+
+type output uint8
+
+const (
+	outRows output = iota
+	outCount
+	outIDs
+)
+
+// Shape is what decides a statement's text.
+type Shape struct {
+	// Driver yields the candidates.
+	Driver Driver
+	// Many is set for the tag driver with several values, which can yield an event more than once.
+	Many bool
+	// Tags are the tag conditions besides the driver's.
+	Tags TagChecks
+	// Channel is what #h asks for.
+	Channel Channels
+	// Party is set when events that only their parties may see can be among the candidates.
+	Party bool
+
+	out output
+}
+
+// String returns a name for tests and logs, such as "tag.many+tags+party/rows".
+func (s Shape) String() string {
+	name := s.Driver.String()
+	if s.Many {
+		name += ".many"
+	}
+	name += [...]string{"", "+tag", "+tags"}[s.Tags]
+	name += [...]string{"", "+channel", "+channel+state"}[s.Channel]
+	if s.Party {
+		name += "+party"
+	}
+	return name + [...]string{"/rows", "/count", "/ids"}[s.out]
+}
+
+// statement is a text with $n placeholders and the names of its parameters in order.
+type statement struct {
+	sql    string
+	params []string
+}
+
+// table holds every statement; it is made when first needed and never changes.
+var table = sync.OnceValue(func() map[Shape]statement {
+	t := make(map[Shape]statement)
+	for s := range shapes {
+		t[s] = number(text(s))
+	}
+	return t
+})
+
+// shapes yields every shape that a filter can choose.
+func shapes(yield func(Shape) bool) {
+	for d := range drivers {
+		for i := range 2 * 3 * 3 * 2 * 3 {
+			s := Shape{
+				Driver: d, Many: i%2 == 1, Tags: TagChecks(i / 2 % 3), Channel: Channels(i / 6 % 3),
+				Party: i/18%2 == 1, out: output(i / 36),
+			}
+			if !possible(s) {
+				continue
+			}
+			if !yield(s) {
+				return
+			}
+		}
+	}
+}
+
+// possible reports whether choose can give the shape: most drivers are chosen only in the absence of what
+// would make a better one.
+func possible(s Shape) bool {
+	switch s.Driver {
+	case DriverChannel:
+		return !s.Many && s.Channel != AnyChannel
+	case DriverAddress:
+		return !s.Many && !s.Party
+	case DriverAuthors:
+		return !s.Many && s.Channel == AnyChannel
+	case DriverKinds, DriverTime:
+		return !s.Many && s.Channel == AnyChannel && s.Tags == NoTags
+	case DriverTag:
+		return true
+	default:
+		return !s.Many
+	}
+}
+
+func statementOf(s Shape) statement { return table()[s] }
+
+// All returns the text of every statement by its shape's name, for tests that prepare them.
+func All() map[string]string {
+	all := make(map[string]string)
+	for s, st := range table() {
+		all[s.String()] = st.sql
+	}
+	return all
+}
+
+// number replaces each @name by a $n, the same n for the same name, in order of first use.
+func number(text string) statement {
+	var st statement
+	var b strings.Builder
+	parts := strings.Split(text, "@")
+	b.WriteString(parts[0])
+	for _, part := range parts[1:] {
+		end := strings.IndexFunc(part, func(r rune) bool {
+			return (r < 'a' || r > 'z') && (r < '0' || r > '9')
+		})
+		if end < 0 {
+			end = len(part)
+		}
+		name := part[:end]
+		n := slices.Index(st.params, name)
+		if n < 0 {
+			n = len(st.params)
+			st.params = append(st.params, name)
+		}
+		b.WriteByte('$')
+		b.WriteString(strconv.Itoa(n + 1))
+		b.WriteString(part[end:])
+	}
+	st.sql = b.String()
+	return st
+}

@@ -1,0 +1,241 @@
+package plan
+
+import (
+	"strings"
+
+	"github.com/apiary-relay/apiary/services/search/internal/access"
+)
+
+// The pieces of a statement. k is a candidate's key (created_at, id), e the event itself, d one value of
+// the driver's list. The order everywhere: created_at DESC, id ASC.
+const (
+	// The conditions on the columns of an event. Lists are NULL when they do not restrict; a driver leaves
+	// out the one that it is driven by.
+	unexpired = `(e.expires_at IS NULL OR e.expires_at > @now)`
+	ofKinds   = `(@kinds::int[] IS NULL OR e.kind = ANY (@kinds::int[]))`
+	ofAuthors = `(@authors::bytea[] IS NULL OR e.pubkey = ANY (@authors::bytea[]))`
+
+	// tagOfKinds says ofKinds of a tag's row, before the event is looked up.
+	tagOfKinds = `(@kinds::int[] IS NULL OR k.kind = ANY (@kinds::int[]))`
+
+	// lookup finds the event of a key in the one partition it can be in; end closes it.
+	//
+	// Index: events_time.
+	lookup = `
+        CROSS JOIN LATERAL (
+            SELECT e.created_at, e.id, e.pubkey, e.kind, e.channel_id, e.raw
+            FROM ingest.events e
+            WHERE e.community_id = @community AND e.created_at = k.created_at AND e.id = k.id
+                AND ` + unexpired
+	end = ` OFFSET 0
+        ) AS e`
+	lookupOfAuthors = lookup + " AND " + ofAuthors + end
+	lookupChecked   = lookup + " AND " + ofKinds + " AND " + ofAuthors + end
+
+	// span bounds the driver's time, so that partitions outside are not opened.
+	spanKey   = `k.created_at BETWEEN @since AND @until`
+	spanEvent = `e.created_at BETWEEN @since AND @until`
+
+	// stateInChannel holds for an event of @channels that #h may show. An event's channel is its first h
+	// tag, except that the relay-signed state of a channel (39000 to 39003) has the id in a d tag.
+	//
+	// Index: event_tags_value, for those four kinds only.
+	stateInChannel = `(e.kind NOT BETWEEN 39000 AND 39003 OR EXISTS (
+            SELECT FROM ingest.event_tags h
+            WHERE h.community_id = @community AND h.name = 'h' AND h.value = ANY (@channelkeys::bytea[])
+                AND h.created_at = e.created_at AND h.id = e.id OFFSET 0))`
+
+	// oneTag and manyTags check tag conditions of an event.
+	//
+	// Index: event_tags_value.
+	oneTag = `EXISTS (
+            SELECT FROM ingest.event_tags t
+            WHERE t.community_id = @community AND t.name = @tag1 AND t.value = ANY (@values1::bytea[])
+                AND t.created_at = e.created_at AND t.id = e.id OFFSET 0)`
+	manyTags = `@conditions = (
+            SELECT count(DISTINCT c.name)
+            FROM unnest(@names::text[], @namevalues::bytea[]) AS c (name, value)
+            WHERE EXISTS (
+                SELECT FROM ingest.event_tags t
+                WHERE t.community_id = @community AND t.name = c.name AND t.value = c.value
+                    AND t.created_at = e.created_at AND t.id = e.id OFFSET 0))`
+
+	// newest keeps the first of what comes in order from the index.
+	newestKey   = "\n        ORDER BY k.created_at DESC, k.id LIMIT @limit"
+	newestEvent = "\n        ORDER BY e.created_at DESC, e.id LIMIT @limit"
+	some        = "\n        LIMIT @limit"
+)
+
+// source is how a driver yields candidates.
+type source struct {
+	// outer yields the driver's values as d, "" if there is one scan only; it ends with its WHERE clause
+	// if it has one, introduced by where.
+	outer, where string
+	// scan is the FROM clause of what is done for each d, and its conditions.
+	scan, conditions string
+	// byKey is true when scan yields keys k first, and then looks their events up.
+	byKey bool
+}
+
+var sources = [drivers]source{
+	DriverIDs: {
+		// Index: event_ids_pkey. Only the partition of the event's created_at is opened then.
+		scan: `unnest(@ids::bytea[]) AS d (id)
+        CROSS JOIN LATERAL (
+            SELECT i.created_at, i.id FROM ingest.event_ids i
+            WHERE i.community_id = @community AND i.id = d.id OFFSET 0
+        ) AS k` + lookupChecked,
+		conditions: spanKey,
+		byKey:      true,
+	},
+	DriverAddress: {
+		// Index: addresses_pkey, by its first three columns.
+		scan: `unnest(@kinds::int[]) AS dk (kind)
+        CROSS JOIN unnest(@authors::bytea[]) AS da (pubkey)
+        CROSS JOIN LATERAL (
+            SELECT a.created_at, a.id FROM ingest.addresses a
+            WHERE a.community_id = @community AND a.kind = dk.kind AND a.pubkey = da.pubkey OFFSET 0
+        ) AS k` + lookup + end,
+		conditions: spanKey,
+		byKey:      true,
+	},
+	DriverTag: {
+		// Index: event_tags_value.
+		scan:       `ingest.event_tags k` + lookupOfAuthors,
+		conditions: `k.community_id = @community AND k.name = @tag AND k.value = @value AND ` + tagOfKinds + ` AND ` + spanKey,
+		byKey:      true,
+	},
+	DriverChannel: {
+		// Index: channels_community_id_h_key, then events_channel.
+		outer:      `ingest.channels ch`,
+		where:      `ch.community_id = @community AND ch.h = ANY (@channels::text[]) AND ` + access.ReadableChannel,
+		scan:       `ingest.events e`,
+		conditions: `e.community_id = @community AND e.channel_id = ch.id AND ` + spanEvent + ` AND ` + unexpired + ` AND ` + ofKinds + ` AND ` + ofAuthors,
+	},
+	DriverAuthors: {
+		// Index: events_author.
+		outer:      `unnest(@authors::bytea[]) AS d (pubkey)`,
+		scan:       `ingest.events e`,
+		conditions: `e.community_id = @community AND e.pubkey = d.pubkey AND ` + spanEvent + ` AND ` + unexpired + ` AND ` + ofKinds,
+	},
+	DriverKinds: {
+		// Index: events_kind.
+		outer:      `unnest(@kinds::int[]) AS d (kind)`,
+		scan:       `ingest.events e`,
+		conditions: `e.community_id = @community AND e.kind = d.kind AND ` + spanEvent + ` AND ` + unexpired,
+	},
+	DriverTime: {
+		// Index: events_time.
+		scan:       `ingest.events e`,
+		conditions: `e.community_id = @community AND ` + spanEvent + ` AND ` + unexpired,
+	},
+}
+
+// manyValues is the tag driver with several values.
+//
+// Index: event_tags_value, once for each value.
+var manyValues = source{
+	outer:      `unnest(@values::bytea[]) AS d (value)`,
+	scan:       `ingest.event_tags k` + lookupOfAuthors,
+	conditions: `k.community_id = @community AND k.name = @tag AND k.value = d.value AND ` + tagOfKinds + ` AND ` + spanKey,
+	byKey:      true,
+}
+
+// text renders a shape, with parameters written @name.
+func text(s Shape) string {
+	src := sources[s.Driver]
+	if s.Many {
+		src = manyValues
+	}
+	switch s.out {
+	case outCount:
+		return access.ReaderCTE + "\nSELECT count(*) FROM (\n    SELECT " + distinctIf(s.Many) + "x.id FROM (" +
+			candidates(s, src, "e.id", some) + "\n    ) AS x LIMIT @limit\n) AS c"
+	case outIDs:
+		return access.ReaderCTE + "\nSELECT " + distinctIf(s.Many) + "x.id FROM (" +
+			candidates(s, src, "e.id", some) + "\n) AS x LIMIT @limit"
+	case outRows:
+	}
+	newest := newestEvent
+	if src.byKey {
+		newest = newestKey
+	}
+	if !s.Many {
+		return access.ReaderCTE + withinBytes("\n        SELECT x.created_at, x.id, x.raw FROM ("+
+			candidates(s, src, "e.created_at, e.id, e.raw", newest)+
+			"\n        ) AS x\n        ORDER BY x.created_at DESC, x.id LIMIT @limit")
+	}
+	// An event can come once for each value that it has: the keys are made distinct first, and only what
+	// is left is read again for its raw bytes.
+	return access.ReaderCTE + withinBytes(`
+        SELECT k.created_at, k.id, e.raw FROM (
+            SELECT DISTINCT x.created_at, x.id FROM (`+candidates(s, src, "e.created_at, e.id", newest)+`
+            ) AS x
+            ORDER BY x.created_at DESC, x.id LIMIT @limit
+        ) AS k`+lookup+end)
+}
+
+// candidates is the driver's scan with all checks, once or for each of the driver's values.
+func candidates(s Shape, src source, columns, newest string) string {
+	scan := "\n        SELECT " + columns + "\n        FROM " + src.scan +
+		checks(s) +
+		"\n        WHERE " + src.conditions + " AND " + access.Admitted + newest
+	if src.outer == "" {
+		return scan
+	}
+	where := ""
+	if src.where != "" {
+		where = "\n        WHERE " + src.where
+	}
+	return "\n        SELECT y.* FROM " + src.outer + "\n        CROSS JOIN LATERAL (" + scan + "\n        ) AS y" + where
+}
+
+// checks are the conditions on an event that need more than its own columns.
+func checks(s Shape) string {
+	var c []string
+	switch {
+	case s.Driver == DriverChannel: // which has looked at the channel already
+	case s.Channel == AnyChannel:
+		c = append(c, access.ReadableEvent)
+	default:
+		c = append(c, access.ReadableInChannels)
+	}
+	if s.Channel == InChannelWithState {
+		c = append(c, stateInChannel)
+	}
+	switch s.Tags {
+	case NoTags:
+	case OneTag:
+		c = append(c, oneTag)
+	case ManyTags:
+		c = append(c, manyTags)
+	}
+	if s.Party {
+		c = append(c, access.Party)
+	}
+	if len(c) == 0 {
+		return ""
+	}
+	return "\n        CROSS JOIN LATERAL (SELECT WHERE " + strings.Join(c, "\n            AND ") + " OFFSET 0) AS allowed"
+}
+
+// withinBytes keeps of ordered rows those that begin within @bytes of raw JSON. Sizes are read without
+// reading the values, so what is cut off is never fetched.
+func withinBytes(rows string) string {
+	return `
+SELECT created_at, id, raw FROM (
+    SELECT created_at, id, raw,
+        sum(octet_length(raw)) OVER (ORDER BY created_at DESC, id ROWS UNBOUNDED PRECEDING) - octet_length(raw) AS before
+    FROM (` + rows + `
+    ) AS r
+) AS w
+WHERE before < @bytes
+ORDER BY created_at DESC, id`
+}
+
+func distinctIf(many bool) string {
+	if many {
+		return "DISTINCT "
+	}
+	return ""
+}

@@ -1,0 +1,110 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/tenant"
+	"github.com/apiary-relay/apiary/services/search/internal/access"
+)
+
+// Community is a community and its hosts.
+type Community struct {
+	// ID is its surrogate key.
+	ID tenant.ID
+	// Name, Description and Icon are shown to clients (NIP-11).
+	Name, Description, Icon string
+	// Closed is true when only members may read and write.
+	Closed bool
+	// Version is the community's access version.
+	Version uint64
+	// Hosts are all its authorities, the primary one first, then by name.
+	Hosts []string
+}
+
+// communityByHost finds the community of the first of $1 that is registered.
+//
+// Index: community_hosts_pkey, communities_pkey, community_hosts_community.
+const communityByHost = `
+SELECT c.id, c.name, c.description, c.icon, c.access = 'closed', c.acl_version,
+    ARRAY(SELECT a.host FROM ingest.community_hosts a WHERE a.community_id = c.id ORDER BY a.is_primary DESC, a.host)
+FROM unnest($1::text[]) WITH ORDINALITY AS w (host, rank)
+JOIN ingest.community_hosts h ON h.host = w.host
+JOIN ingest.communities c ON c.id = h.community_id
+ORDER BY w.rank LIMIT 1`
+
+// CommunityByHost returns the community of the first of hosts (normalised, in order of preference) that is
+// registered, and whether there is one.
+func (s *Store) CommunityByHost(ctx context.Context, hosts []string) (Community, bool, error) {
+	var c Community
+	found := false
+	err := s.read(ctx, func(ctx context.Context, conn *pgx.Conn, _ session) error {
+		c = Community{}
+		err := conn.QueryRow(ctx, communityByHost, hosts).
+			Scan(&c.ID, &c.Name, &c.Description, &c.Icon, &c.Closed, &c.Version, &c.Hosts)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("find community by host: %w", err)
+		}
+		found = true
+		return nil
+	})
+	return c, found, err
+}
+
+// topicAccess reads everything that decides who of $3 may read a topic; one statement is one snapshot.
+//
+// Index: communities_pkey, channels_community_id_h_key, community_members_pkey, channel_members_pkey.
+const topicAccess = `
+SELECT pg_catalog.pg_is_in_recovery(), c.id IS NOT NULL, coalesce(c.access = 'open', false), coalesce(c.acl_version, 0),
+    ARRAY(SELECT m.pubkey FROM ingest.community_members m
+        WHERE m.community_id = c.id AND c.access <> 'open' AND m.pubkey = ANY ($3::bytea[])),
+    ch.id IS NOT NULL, coalesce(ch.visibility = 'open', false), coalesce(ch.acl_version, 0),
+    ARRAY(SELECT m.pubkey FROM ingest.channel_members m
+        WHERE m.community_id = c.id AND m.channel_id = ch.id AND ch.visibility <> 'open' AND m.pubkey = ANY ($3::bytea[]))
+FROM (SELECT) AS one
+LEFT JOIN ingest.communities c ON c.id = $1
+LEFT JOIN ingest.channels ch ON ch.community_id = c.id AND ch.h = $2`
+
+// TopicAccess reads the access state of a topic (the channel with this h value, the global topic if it is
+// empty) as far as it matters for keys.
+func (s *Store) TopicAccess(ctx context.Context, community tenant.ID, h string, keys []nostr.PubKey) (access.Topic, error) {
+	list := make([][]byte, len(keys))
+	for i := range keys {
+		list[i] = keys[i][:]
+	}
+	var t access.Topic
+	err := s.read(ctx, func(ctx context.Context, conn *pgx.Conn, _ session) error {
+		t = access.Topic{}
+		var ch access.Channel
+		var hasChannel bool
+		var members, channelMembers [][]byte
+		err := conn.QueryRow(ctx, topicAccess, int64(community), h, list).Scan(&t.Standby, &t.Exists, &t.Open,
+			&t.CommunityVersion, &members, &hasChannel, &ch.Open, &ch.Version, &channelMembers)
+		if err != nil {
+			return fmt.Errorf("read access of topic: %w", err)
+		}
+		t.Members = pubkeys(members)
+		if hasChannel {
+			ch.Members = pubkeys(channelMembers)
+			t.Channel = &ch
+		}
+		return nil
+	})
+	return t, err
+}
+
+// pubkeys converts keys that the schema keeps at 32 bytes.
+func pubkeys(list [][]byte) []nostr.PubKey {
+	keys := make([]nostr.PubKey, len(list))
+	for i, b := range list {
+		copy(keys[i][:], b)
+	}
+	return keys
+}

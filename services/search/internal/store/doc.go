@@ -1,0 +1,10 @@
+// Package store runs search's statements.
+//
+// It owns every way in which search touches Postgres: stored queries and counts (several statements in
+// one snapshot, one round trip), communities by host, and the access state of a topic. It decides
+// nothing: what is read comes from package plan, who may read is part of those statements.
+//
+// A connection is held only while Postgres works, never while a client reads. Once a statement is on its
+// way it is not cancelled when the caller leaves: that would cost the connection, and the statement
+// timeout bounds the work. All methods are safe for concurrent use and start no goroutines.
+package store

@@ -1,0 +1,151 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/apiary-relay/apiary/pkg/fault"
+	"github.com/apiary-relay/apiary/pkg/postgres"
+)
+
+// attempts is how often a read is tried on a fresh connection when its own broke: the pool may hold
+// connections of a server that was restarted, and reading twice is harmless.
+const attempts = 2
+
+// Store reads from one pool.
+type Store struct {
+	pool *pgxpool.Pool
+	// wait bounds the time to get a connection, work the time that one read may take after that.
+	wait, work time.Duration
+}
+
+// New returns a store on a pool whose role may read. wait bounds the time to get a connection (an open
+// one, or a new one), work the time that one read may take then.
+func New(pool *pgxpool.Pool, wait, work time.Duration) *Store {
+	return &Store{pool: pool, wait: wait, work: work}
+}
+
+// session is what a connection is asked once.
+type session struct {
+	databaseID uint64
+}
+
+// sessionKey is the connection's place for its session.
+const sessionKey = "apiary.search.session"
+
+// prepareSession makes Postgres execute package plan's statements as they are written. Every statement is
+// planned once per connection; nested loops over indexes are the only good plan, and what statistics say
+// about a partition that began to fill a minute ago is not asked. One read takes one core and no JIT.
+const prepareSession = `SELECT system_identifier,
+    set_config('plan_cache_mode', 'force_generic_plan', false),
+    set_config('enable_seqscan', 'off', false),
+    set_config('enable_bitmapscan', 'off', false),
+    set_config('enable_hashjoin', 'off', false),
+    set_config('enable_mergejoin', 'off', false),
+    set_config('enable_memoize', 'off', false),
+    set_config('max_parallel_workers_per_gather', '0', false),
+    set_config('jit', 'off', false)
+FROM pg_catalog.pg_control_system()`
+
+// sessionOf returns the connection's session, preparing it if the connection is new.
+func sessionOf(ctx context.Context, conn *pgx.Conn) (session, error) {
+	data := conn.PgConn().CustomData()
+	if s, ok := data[sessionKey].(session); ok {
+		return s, nil
+	}
+	rows, err := conn.Query(ctx, prepareSession, pgx.QueryExecModeExec)
+	if err != nil {
+		return session{}, fmt.Errorf("prepare session: %w", err)
+	}
+	id, err := pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (int64, error) {
+		var id int64
+		return id, row.Scan(&id, nil, nil, nil, nil, nil, nil, nil, nil)
+	})
+	if err != nil {
+		return session{}, fmt.Errorf("prepare session: %w", err)
+	}
+	s := session{databaseID: uint64(id)}
+	data[sessionKey] = s
+	return s, nil
+}
+
+// read runs fn on a connection, again on another one if the first turns out to be broken; fn must be
+// repeatable. The error is a fault that may be sent to clients.
+func (s *Store) read(ctx context.Context, fn func(ctx context.Context, conn *pgx.Conn, session session) error) error {
+	var err error
+	for range attempts {
+		if err = s.readOnce(ctx, fn); err == nil {
+			return nil
+		}
+		// A statement that was cancelled breaks nothing; a caller that left wants no second try.
+		if ctx.Err() != nil || postgres.IsTimeout(err) || !postgres.IsUnavailable(err) {
+			break
+		}
+	}
+	return failure(ctx, err)
+}
+
+// errNoConnection is the cause when the pool had no connection in time.
+var errNoConnection = errors.New("no database connection in time")
+
+func (s *Store) readOnce(ctx context.Context, fn func(context.Context, *pgx.Conn, session) error) error {
+	acquire, cancel := context.WithTimeoutCause(ctx, s.wait, errNoConnection)
+	defer cancel()
+	conn, err := s.pool.Acquire(acquire)
+	if err != nil {
+		if errors.Is(context.Cause(acquire), errNoConnection) {
+			return fmt.Errorf("%w: %w", errNoConnection, err)
+		}
+		return fmt.Errorf("acquire connection: %w", err)
+	}
+	defer conn.Release()
+
+	// The caller's deadline holds, its cancellation does not (see the package comment).
+	end := time.Now().Add(s.work)
+	if deadline, ok := ctx.Deadline(); ok && deadline.Before(end) {
+		end = deadline
+	}
+	work, stop := context.WithDeadline(context.WithoutCancel(ctx), end)
+	defer stop()
+	session, err := sessionOf(work, conn.Conn())
+	if err != nil {
+		return err
+	}
+	if err := fn(work, conn.Conn(), session); err != nil {
+		recoverConn(work, conn.Conn())
+		return err
+	}
+	return nil
+}
+
+// recoverConn ends a transaction that failed, so that the connection can be used again; the pool closes a
+// connection that is still inside one.
+func recoverConn(ctx context.Context, conn *pgx.Conn) {
+	if !conn.IsClosed() && conn.PgConn().TxStatus() != 'I' {
+		_, _ = conn.Exec(ctx, "ROLLBACK") //nolint:errcheck // then the pool closes the connection
+	}
+}
+
+// failure gives err its reason. Nothing that Postgres says reaches a client.
+func failure(ctx context.Context, err error) error {
+	var known *fault.Error
+	switch {
+	case errors.As(err, &known):
+		return known
+	case errors.Is(err, errNoConnection):
+		return fault.Wrap(fault.Overloaded, "", err)
+	case errors.Is(ctx.Err(), context.Canceled):
+		return fault.Wrap(fault.Cancelled, "", err)
+	case postgres.IsTimeout(err):
+		return fault.Wrap(fault.Timeout, "query timed out", err)
+	case postgres.IsUnavailable(err):
+		return fault.Wrap(fault.Overloaded, "", err)
+	default:
+		return err // the server's interceptor makes it internal, with a reference to the log
+	}
+}

@@ -1,0 +1,238 @@
+package search
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/testkit/nostrtest"
+	"github.com/apiary-relay/apiary/pkg/testkit/pgtest"
+	"github.com/apiary-relay/apiary/services/search/internal/access"
+	"github.com/apiary-relay/apiary/services/search/internal/fixture"
+)
+
+// world is a community as the test knows it.
+type world struct {
+	closed   bool
+	members  []nostr.PubKey
+	channels map[string]channel
+	events   []*nostr.Event // what is stored
+}
+
+type channel struct {
+	open    bool
+	members []nostr.PubKey
+}
+
+var (
+	people = []nostr.PubKey{nostrtest.PubKey("alice"), nostrtest.PubKey("bob"), nostrtest.PubKey("carol"), nostrtest.PubKey("dave")}
+	// hard are tag values whose keys are digests, or look like one.
+	hard = []string{strings.Repeat("a", 200), strings.Repeat("a", 201), strings.Repeat("a", 202), "\x01", "\x01abc", strings.Repeat("\x00", 300)}
+)
+
+func drawWorld(t *rapid.T) *world {
+	some := func(what string) []nostr.PubKey {
+		return rapid.SliceOfNDistinct(rapid.SampledFrom(people), 0, 3, rapid.ID).Draw(t, what)
+	}
+	w := &world{closed: rapid.Bool().Draw(t, "closed"), members: some("members"), channels: map[string]channel{}}
+	for _, h := range []string{"lobby", "x", "y", "c0"} {
+		w.channels[h] = channel{rapid.Bool().Draw(t, h+" open"), some(h + " members")}
+	}
+	for _, e := range nostrtest.Events(0, 30).Draw(t, "events") {
+		switch rapid.IntRange(0, 9).Draw(t, "twist") {
+		case 0:
+			e.Tags = append(e.Tags, nostr.Tag{"t", rapid.SampledFrom(hard).Draw(t, "hard")})
+		case 1:
+			e.Kind = rapid.SampledFrom([]nostr.Kind{4, 1059}).Draw(t, "private kind")
+			e.Tags = append(e.Tags, nostr.Tag{"p", rapid.SampledFrom(people).Draw(t, "recipient").String()})
+		case 2:
+			e.Tags = append(nostr.Tags{{"expiration", rapid.SampledFrom([]string{"1", "1800000000", "1800000001"}).Draw(t, "expires")}}, e.Tags...)
+		case 3:
+			e.Kind = nostr.Kind(rapid.IntRange(39000, 39003).Draw(t, "state"))
+			e.Tags = append(nostr.Tags{{"d", rapid.SampledFrom([]string{"lobby", "x"}).Draw(t, "state of")}}, e.Tags...)
+		case 4:
+			e.Tags = slices.DeleteFunc(e.Tags, func(t nostr.Tag) bool { return t.Key() == "h" })
+			e.Tags = append(e.Tags, nostr.Tag{"h", rapid.SampledFrom([]string{"lobby", "x", "y", "c0"}).Draw(t, "channel")})
+		case 5:
+			e.Tags = append(e.Tags, nostr.Tag{"k", rapid.SampledFrom([]string{"1", "9"}).Draw(t, "class")})
+		}
+		e.ID = e.ComputeID()
+		if h, ok := fixture.ChannelOf(e); !ok || w.has(h) {
+			w.events = append(w.events, e) // ingest refuses what is for a channel that does not exist
+		}
+	}
+	w.events = fixture.Winners(w.events)
+	return w
+}
+
+func (w *world) has(h string) bool {
+	_, ok := w.channels[h]
+	return ok
+}
+
+func (w *world) store(t *rapid.T, db *fixture.DB, at *access.Reader) {
+	admission := "open"
+	if w.closed {
+		admission = "closed"
+	}
+	at.Community = db.Community(t, admission, w.members...)
+	for h, c := range w.channels {
+		visibility := "private"
+		if c.open {
+			visibility = "open"
+		}
+		db.Channel(t, at.Community, h, visibility, c.members...)
+	}
+	db.Insert(t, at.Community, w.events...)
+}
+
+// visible is the access rule in plain words.
+func (w *world) visible(e *nostr.Event, r access.Reader) bool {
+	if at, ok := e.Expiration(); ok && at <= r.Now {
+		return false
+	}
+	keys := slices.DeleteFunc(slices.Clone(r.Keys), func(k nostr.PubKey) bool { return w.closed && !slices.Contains(w.members, k) })
+	if w.closed && len(keys) == 0 {
+		return false
+	}
+	if h, ok := fixture.ChannelOf(e); ok {
+		c := w.channels[h]
+		if !c.open && !slices.ContainsFunc(keys, func(k nostr.PubKey) bool { return slices.Contains(c.members, k) }) {
+			return false
+		}
+	}
+	return !access.PartyOnly(e.Kind) || slices.ContainsFunc(keys, func(k nostr.PubKey) bool {
+		return e.PubKey == k || (&nostr.Filter{Tags: []nostr.TagCondition{{Name: 'p', Values: []string{k.String()}}}}).Match(e)
+	})
+}
+
+// matches is nostr.Filter.Match, and #h looks at the event's channel.
+func matches(f *nostr.Filter, e *nostr.Event) bool {
+	if hs, ok := f.Tag('h'); ok {
+		if h, ok := fixture.ChannelOf(e); !ok || !slices.Contains(hs, h) {
+			return false
+		}
+	}
+	return f.Match(e)
+}
+
+// answer is what a filter should give, newest first.
+func (w *world) answer(f *nostr.Filter, r access.Reader, limit int) []nostr.ID {
+	list := []*nostr.Event{}
+	for _, e := range w.events {
+		if matches(f, e) && w.visible(e, r) {
+			list = append(list, e)
+		}
+	}
+	slices.SortFunc(list, func(a, b *nostr.Event) int {
+		if fixture.Before(a, b) {
+			return -1
+		}
+		return 1
+	})
+	ids := []nostr.ID{}
+	for _, e := range list[:min(limit, len(list))] {
+		ids = append(ids, e.ID)
+	}
+	return ids
+}
+
+func drawFilter(t *rapid.T, w *world) *nostr.Filter {
+	f := nostrtest.Filter(w.events...).Draw(t, "filter")
+	switch rapid.IntRange(0, 7).Draw(t, "filter twist") {
+	case 0:
+		f.Tags = addCondition(f.Tags, 't', rapid.SliceOfNDistinct(rapid.SampledFrom(hard), 1, 3, rapid.ID).Draw(t, "hard values"))
+	case 1:
+		f.Tags = addCondition(f.Tags, 'h', rapid.SliceOfN(rapid.SampledFrom([]string{"lobby", "x", "y", "c0", "nowhere"}), 1, 3).Draw(t, "channels"))
+	case 2:
+		f.Tags = addCondition(f.Tags, 'k', []string{"1"})
+	case 3:
+		f.Kinds = []nostr.Kind{4, 1059, 4}
+	case 4:
+		f.Kinds = []nostr.Kind{0, 3, 10002, 30023, 39000}
+		f.Authors = people[:3]
+	case 5:
+		f.Tags = addCondition(f.Tags, 'p', []string{rapid.SampledFrom(people).Draw(t, "of").String()})
+	}
+	return &f
+}
+
+func addCondition(tags []nostr.TagCondition, name byte, values []string) []nostr.TagCondition {
+	tags = slices.DeleteFunc(tags, func(c nostr.TagCondition) bool { return c.Name == name })
+	return append(tags, nostr.TagCondition{Name: name, Values: values})
+}
+
+func newService(t testing.TB, cfg Config) (*Service, *fixture.DB) {
+	t.Helper()
+	s, err := New(cfg, Deps{DB: pgtest.NewAs(t, Role), Now: func() time.Time { return time.Unix(1_800_000_000, 0) }})
+	require.NoError(t, err)
+	return s, fixture.New(t.Context(), pgtest.New(t))
+}
+
+func ids(events []*nostr.Event) []nostr.ID {
+	list := []nostr.ID{}
+	for _, e := range events {
+		list = append(list, e.ID)
+	}
+	return list
+}
+
+// The statements return exactly what Filter.Match and the access rule say, in order, within the limit, and
+// count the same.
+func TestQueryEqualsMatch(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.Limit = 8
+	s, db := newService(t, cfg)
+	rapid.Check(t, func(rt *rapid.T) {
+		w := drawWorld(rt)
+		r := access.Reader{
+			Keys: rapid.SliceOfNDistinct(rapid.SampledFrom(people), 0, 2, rapid.ID).Draw(rt, "reader"), Now: s.now().Unix(),
+		}
+		w.store(rt, db, &r)
+		for range 4 {
+			filters := []*nostr.Filter{}
+			for range rapid.IntRange(1, 3).Draw(rt, "filters") {
+				filters = append(filters, drawFilter(rt, w))
+			}
+			w.check(t, rt, s, r, filters)
+		}
+	})
+}
+
+func (w *world) check(t *testing.T, rt *rapid.T, s *Service, r access.Reader, filters []*nostr.Filter) {
+	rt.Helper()
+	_, answers, err := s.query(t.Context(), r, filters)
+	require.NoError(rt, err)
+	got := []nostr.ID{}
+	for e := range merge(answers) {
+		i := slices.IndexFunc(w.events, func(x *nostr.Event) bool { return x.ID == e.ID })
+		require.GreaterOrEqual(rt, i, 0)
+		require.Equal(rt, string(w.events[i].AppendJSON(nil)), string(e.Raw), "the bytes as submitted")
+		got = append(got, e.ID)
+	}
+	in := map[nostr.ID]bool{}
+	all := map[nostr.ID]bool{}
+	for _, f := range filters {
+		for _, id := range w.answer(f, r, s.limit(f)) {
+			in[id] = true
+		}
+		for _, id := range w.answer(f, r, len(w.events)) {
+			all[id] = true
+		}
+	}
+	want := []nostr.ID{}
+	for _, id := range w.answer(&nostr.Filter{}, r, len(w.events)) { // for its order
+		if in[id] {
+			want = append(want, id)
+		}
+	}
+	require.Equal(rt, want, got)
+	n, err := s.count(t.Context(), r, filters)
+	require.NoError(rt, err)
+	require.Equal(rt, len(all), n)
+}

@@ -1,0 +1,154 @@
+package search
+
+import (
+	"context"
+	"iter"
+
+	"google.golang.org/grpc"
+
+	"github.com/apiary-relay/apiary/pkg/fault"
+	"github.com/apiary-relay/apiary/pkg/nostr"
+	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
+	"github.com/apiary-relay/apiary/services/search/internal/access"
+	"github.com/apiary-relay/apiary/services/search/internal/plan"
+	"github.com/apiary-relay/apiary/services/search/internal/store"
+)
+
+// responseBytes is the most raw JSON in one response of a query, unless a single event is larger.
+const responseBytes = 256 << 10
+
+// Query implements searchv1.SearchServiceServer.
+func (s *Service) Query(req *searchv1.QueryRequest, stream grpc.ServerStreamingServer[searchv1.QueryResponse]) (err error) {
+	ctx := stream.Context()
+	end, err := s.admit(ctx, callQuery)
+	if err != nil {
+		return err
+	}
+	defer func() { end(err) }()
+	reader, filters, err := s.readRequest(req)
+	if err != nil {
+		return err
+	}
+	snapshot, answers, err := s.query(ctx, reader, filters)
+	if err != nil {
+		return err
+	}
+	return send(stream, snapshot, merge(answers))
+}
+
+// query answers each filter that can match something from one snapshot.
+func (s *Service) query(ctx context.Context, r access.Reader, filters []*nostr.Filter) (store.Snapshot, [][]store.Event, error) {
+	share := s.cfg.AnswerBytes / int64(max(len(filters), 1))
+	plans := make([]plan.Plan, 0, len(filters))
+	for _, f := range filters {
+		if p, ok := plan.Rows(f, r, s.limit(f), share); ok {
+			plans = append(plans, p)
+		}
+	}
+	return s.store.Query(ctx, plans, s.metrics.queried(ctx))
+}
+
+// limit returns how many events a filter may have.
+func (s *Service) limit(f *nostr.Filter) int {
+	if f.Limit == nil {
+		return s.cfg.Limit
+	}
+	return min(*f.Limit, s.cfg.Limit)
+}
+
+// merge yields the events of answers, each of them newest first, newest first and each event once.
+func merge(answers [][]store.Event) iter.Seq[*store.Event] {
+	return func(yield func(*store.Event) bool) {
+		rest := make([][]store.Event, 0, len(answers))
+		for _, a := range answers {
+			if len(a) > 0 {
+				rest = append(rest, a)
+			}
+		}
+		var last *store.Event
+		for len(rest) > 0 {
+			first := 0
+			for i := 1; i < len(rest); i++ {
+				if rest[i][0].Before(&rest[first][0]) {
+					first = i
+				}
+			}
+			e := &rest[first][0]
+			if rest[first] = rest[first][1:]; len(rest[first]) == 0 {
+				rest = append(rest[:first], rest[first+1:]...)
+			}
+			// Equal events are neighbours: an id has one place in the order.
+			if last != nil && last.ID == e.ID {
+				continue
+			}
+			if last = e; !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+// send sends the snapshot and the events, in responses of bounded size; at least one.
+func send(stream grpc.ServerStreamingServer[searchv1.QueryResponse], snapshot store.Snapshot, events iter.Seq[*store.Event]) error {
+	resp := &searchv1.QueryResponse{Snapshot: snapshot.Proto()}
+	size := 0
+	for e := range events {
+		if size > 0 && size+len(e.Raw) > responseBytes {
+			if err := stream.Send(resp); err != nil {
+				return fault.Wrap(fault.Cancelled, "", err) // the stream is broken, there is nobody to tell
+			}
+			resp, size = &searchv1.QueryResponse{}, 0
+		}
+		resp.Events = append(resp.Events, e.Raw)
+		size += len(e.Raw)
+	}
+	if err := stream.Send(resp); err != nil {
+		return fault.Wrap(fault.Cancelled, "", err)
+	}
+	return nil
+}
+
+// Count implements searchv1.SearchServiceServer.
+func (s *Service) Count(ctx context.Context, req *searchv1.CountRequest) (resp *searchv1.CountResponse, err error) {
+	end, err := s.admit(ctx, callCount)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { end(err) }()
+	reader, filters, err := s.readRequest(req)
+	if err != nil {
+		return nil, err
+	}
+	n, err := s.count(ctx, reader, filters)
+	if err != nil {
+		return nil, err
+	}
+	return &searchv1.CountResponse{Count: uint64(n)}, nil
+}
+
+// count counts the distinct events that filters match. What is more than the limit is refused, and not
+// answered with the limit: a client takes a count for exact.
+func (s *Service) count(ctx context.Context, r access.Reader, filters []*nostr.Filter) (int, error) {
+	tooMany := s.cfg.CountLimit + 1
+	build := plan.Count
+	if len(filters) > 1 {
+		build = plan.IDs
+	}
+	plans := make([]plan.Plan, 0, len(filters))
+	for _, f := range filters {
+		if p, ok := build(f, r, tooMany); ok {
+			plans = append(plans, p)
+		}
+	}
+	if len(plans) == 0 {
+		return 0, nil
+	}
+	n, err := s.store.Count(ctx, plans, len(filters) == 1, tooMany, s.metrics.counted(ctx))
+	if err != nil {
+		return 0, err
+	}
+	if n >= tooMany {
+		return 0, fault.New(fault.Restricted, "count filter requires narrower constraints")
+	}
+	return n, nil
+}
