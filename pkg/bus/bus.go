@@ -2,96 +2,206 @@ package bus
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/metric/noop"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/apiary-relay/apiary/pkg/config"
 )
 
+// Config is one process's connection to NATS.
 type Config struct {
-	URL string
+	URL          config.Secret `help:"NATS URL, or several separated by commas (nats://user:password@host:4222, tls://...)." default:"nats://127.0.0.1:4222"`
+	Credentials  string        `help:"File with NATS credentials (JWT and key)." type:"path"`
+	CA           string        `help:"File with the certificates that the server's must be signed by." type:"path"`
+	PingInterval time.Duration `help:"How often the connection is checked; it is given up after three missed answers." default:"2s"`
+	MaxInFlight  int           `help:"Most published messages that wait for their acknowledgement." default:"256"`
+	AckTimeout   time.Duration `help:"How long an acknowledgement may take." default:"5s"`
 }
-type Options struct {
-	Name      string
-	InProcess nats.InProcessConnProvider
-	Log       *slog.Logger
-	Meter     metric.Meter
-}
-type (
-	Bus           struct{}
-	StreamOptions struct {
-		Replicas          int
-		EventsMaxBytes    int64
-		EphemeralMaxBytes int64
-		EventsMaxAge      time.Duration
+
+// Validate reports what cannot work.
+func (c *Config) Validate() error {
+	switch {
+	case c.MaxInFlight < 1:
+		return fmt.Errorf("max-in-flight must be at least 1, not %d", c.MaxInFlight)
+	case c.PingInterval <= 0, c.AckTimeout <= 0:
+		return errors.New("ping-interval and ack-timeout must be positive")
 	}
-)
-type Future struct{}
-
-var errSkeleton = ErrDisconnected
-
-func Connect(ctx context.Context, cfg Config, opts Options) (*Bus, error) { return nil, errSkeleton }
-
-func (b *Bus) Close() error { return nil }
-
-func (b *Bus) Connected() bool { return false }
-
-func (b *Bus) Changed() <-chan struct{} { return nil }
-func (b *Bus) MaxPayload() int64        { return 0 }
-func (b *Bus) EnsureStreams(ctx context.Context, opts StreamOptions) error { return errSkeleton }
-
-func (b *Bus) StreamState(ctx context.Context, stream string) (State, error) {
-	return State{}, errSkeleton
+	return nil
 }
 
-func (b *Bus) Publish(ctx context.Context, subject, msgID string, payload []byte) (Ack, error) {
-	return Ack{}, errSkeleton
+// Options are what a Bus is given besides its Config.
+type Options struct {
+	// Name is shown in the server's list of connections.
+	Name string
+	// InProcess, when set, is where connections come from instead of Config.URL (bus/embedded).
+	InProcess nats.InProcessConnProvider
+	// Log is required.
+	Log *slog.Logger
+	// Meter counts; nil counts nothing.
+	Meter metric.Meter
 }
 
-func (b *Bus) PublishAsync(ctx context.Context, subject, msgID string, payload []byte) (*Future, error) {
-	return nil, errSkeleton
-}
-
-func (f *Future) Wait(ctx context.Context) (Ack, error) { return Ack{}, errSkeleton }
-
-func (b *Bus) Notify(ctx context.Context, subject string, payload []byte) error { return errSkeleton }
-
-func (b *Bus) Listen(ctx context.Context, subject string, handle func(context.Context, Msg), resync func(context.Context)) error {
-	return errSkeleton
-}
-
-type (
-	OrderedOption func(*orderedConfig)
-	orderedConfig struct{}
+// Connection behaviour that nobody needs to change.
+const (
+	dialTimeout   = 2 * time.Second
+	writeTimeout  = 5 * time.Second
+	reconnectWait = 100 * time.Millisecond
+	// reconnectJitter spreads the clients of a server that comes back.
+	reconnectJitter  = 250 * time.Millisecond
+	pingsOutstanding = 3
+	apiTimeout       = 5 * time.Second
 )
 
-func WithEpoch(epoch uint64) OrderedOption { return func(*orderedConfig) {} }
+// Bus is a connection to NATS that is made anew for as long as it takes whenever it is lost.
+type Bus struct {
+	conn    *nats.Conn
+	js      jetstream.JetStream
+	log     *slog.Logger
+	metrics *metrics
+	slots   *semaphore.Weighted
+	// inFlight waits for the goroutines of PublishAsync; closed ends them.
+	inFlight sync.WaitGroup
+	closed   chan struct{}
+	close    sync.Once
+	// generation is raised with every connection that was made.
+	generation atomic.Uint64
 
-func OnGap(fn func(context.Context, Gap) error) OrderedOption { return func(*orderedConfig) {} }
-
-func OnRecreated(fn func(context.Context, Recreated) error) OrderedOption {
-	return func(*orderedConfig) {}
+	mu      sync.Mutex
+	changed chan struct{}          // closed and replaced at every change of the connection
+	states  map[string]*stateCache // by stream
 }
 
-func OnProgress(fn func(ctx context.Context, epoch, seq uint64) error) OrderedOption {
-	return func(*orderedConfig) {}
+// Connect makes a Bus. It does not wait for the server: while that cannot be reached, publishing fails
+// with ErrDisconnected and consumers wait. Only a configuration that cannot work is an error.
+func Connect(ctx context.Context, cfg Config, opts Options) (*Bus, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("configure bus: %w", err)
+	}
+	if opts.Meter == nil {
+		opts.Meter = noop.Meter{}
+	}
+	b := &Bus{
+		log: opts.Log, slots: semaphore.NewWeighted(int64(cfg.MaxInFlight)), closed: make(chan struct{}),
+		changed: make(chan struct{}), states: make(map[string]*stateCache),
+	}
+	var err error
+	if b.metrics, err = newMetrics(opts.Meter); err != nil {
+		return nil, fmt.Errorf("make bus metrics: %w", err)
+	}
+	if b.conn, err = nats.Connect(cfg.URL.Reveal(), b.natsOptions(ctx, cfg, opts)...); err != nil {
+		return nil, fmt.Errorf("connect to bus: %w", err)
+	}
+	b.js, err = jetstream.New(b.conn, jetstream.WithDefaultTimeout(apiTimeout), jetstream.WithPublishAsyncTimeout(cfg.AckTimeout))
+	if err != nil {
+		b.conn.Close()
+		return nil, fmt.Errorf("open jetstream: %w", err)
+	}
+	return b, nil
 }
 
-func (b *Bus) ConsumeOrdered(ctx context.Context, stream, subject string, startSeq uint64, handle func(context.Context, Msg) error, opts ...OrderedOption) error {
-	return errSkeleton
+func (b *Bus) natsOptions(ctx context.Context, cfg Config, opts Options) []nats.Option {
+	ctx = context.WithoutCancel(ctx) // the handlers below run for as long as the connection lives
+	list := []nats.Option{
+		nats.Name(opts.Name),
+		nats.Timeout(dialTimeout),
+		nats.FlusherTimeout(writeTimeout),
+		nats.MaxReconnects(-1),
+		nats.RetryOnFailedConnect(true),
+		nats.IgnoreAuthErrorAbort(), // credentials may be rotated while we wait
+		nats.ReconnectWait(reconnectWait),
+		nats.ReconnectJitter(reconnectJitter, reconnectJitter),
+		nats.ReconnectBufSize(-1), // fail at once: the outbox keeps what was not published
+		nats.PingInterval(cfg.PingInterval),
+		nats.MaxPingsOutstanding(pingsOutstanding),
+		nats.ConnectHandler(func(c *nats.Conn) { b.connected(ctx, c, "connected to bus") }),
+		nats.ReconnectHandler(func(c *nats.Conn) { b.connected(ctx, c, "connected to bus again") }),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil { // nil is our own Close
+				b.log.LogAttrs(ctx, slog.LevelWarn, "lost the bus", slog.Any("error", err))
+			}
+			b.announce()
+		}),
+		nats.ClosedHandler(func(*nats.Conn) { b.announce() }),
+		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
+			attrs := []slog.Attr{slog.Any("error", err)}
+			if sub != nil {
+				attrs = append(attrs, slog.String("subject", sub.Subject))
+			}
+			b.log.LogAttrs(ctx, slog.LevelWarn, "bus reports an error", attrs...)
+		}),
+	}
+	if cfg.Credentials != "" {
+		list = append(list, nats.UserCredentials(cfg.Credentials))
+	}
+	if cfg.CA != "" {
+		list = append(list, nats.RootCAs(cfg.CA))
+	}
+	if opts.InProcess != nil {
+		list = append(list, nats.InProcessServer(opts.InProcess))
+	}
+	return list
 }
 
-func (b *Bus) Replay(ctx context.Context, stream, subject string, from, to uint64, handle func(context.Context, Msg) error, opts ...OrderedOption) error {
-	return errSkeleton
+// connected runs in the driver's goroutine, perhaps before Connect has returned.
+func (b *Bus) connected(ctx context.Context, conn *nats.Conn, what string) {
+	b.generation.Add(1)
+	b.metrics.connects.Add(ctx, 1)
+	b.log.LogAttrs(ctx, slog.LevelInfo, what, slog.String("server", conn.ConnectedServerName()))
+	b.announce()
 }
 
-type DurableConfig struct {
-	Stream, Name, Subject string
-	Batch                 int
-	AckWait               time.Duration
+// announce wakes everybody who waits for a change of the connection.
+func (b *Bus) announce() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	close(b.changed)
+	b.changed = make(chan struct{})
 }
 
-func (b *Bus) ConsumeDurable(ctx context.Context, cfg DurableConfig, handle func(context.Context, []Msg) error) error {
-	return errSkeleton
+// Changed returns a channel that is closed at the next change of the connection: lost, or made again.
+func (b *Bus) Changed() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.changed
+}
+
+// Connected reports whether the server can be reached, as far as is known.
+func (b *Bus) Connected() bool { return b.conn.IsConnected() }
+
+// awaitConnection returns when the server can be reached, or with the cause when ctx or the Bus ends.
+func (b *Bus) awaitConnection(ctx context.Context) error {
+	for {
+		changed := b.Changed() // before the question, so that no change is missed
+		if b.Connected() {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-b.closed:
+			return fmt.Errorf("wait for bus: %w", nats.ErrConnectionClosed)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// MaxPayload is the largest message in bytes, headers included, that the server takes; 0 until the first
+// connection was made.
+func (b *Bus) MaxPayload() int64 { return b.conn.MaxPayload() }
+
+// Close ends the connection. Publishes that wait for their acknowledgement fail, consumers return.
+func (b *Bus) Close() {
+	b.close.Do(func() { close(b.closed) })
+	b.conn.Close()
+	b.inFlight.Wait()
 }

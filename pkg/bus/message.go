@@ -10,6 +10,8 @@ import (
 var (
 	// ErrDisconnected says that the server is away just now; try again later.
 	ErrDisconnected = errors.New("bus is disconnected")
+	// ErrUnacknowledged says that no acknowledgement came in time: the message may be stored or not.
+	ErrUnacknowledged = errors.New("bus did not acknowledge in time")
 	// ErrTooLarge says that a payload is larger than the server takes (MaxPayload).
 	ErrTooLarge = errors.New("message is too large for the bus")
 	// ErrNoStream says that no stream takes this subject, or that the stream is missing.

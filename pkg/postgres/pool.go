@@ -10,11 +10,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/apiary-relay/apiary/pkg/config"
 )
 
 // Config is one service's connection to Postgres.
 type Config struct {
-	URL              string        `help:"Postgres URL (postgres://user:password@host:5432/database). The user must be a member of the service roles." default:"postgres://localhost:5432/apiary"`
+	URL              config.Secret `help:"Postgres URL (postgres://user:password@host:5432/database). The user must be a member of the service roles." default:"postgres://localhost:5432/apiary"`
 	Role             string        `help:"Role taken with SET ROLE on every connection; empty keeps the user's own rights."`
 	MaxConns         int32         `help:"Most connections in the pool." default:"10"`
 	StatementTimeout time.Duration `help:"Longest time one statement may run; 0 is no limit." default:"10s"`
@@ -51,7 +53,7 @@ func NewPool(ctx context.Context, cfg Config, opts PoolOptions) (*pgxpool.Pool, 
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("configure postgres: %w", err)
 	}
-	pc, err := pgxpool.ParseConfig(cfg.URL)
+	pc, err := pgxpool.ParseConfig(cfg.URL.Reveal())
 	if err != nil {
 		return nil, fmt.Errorf("parse postgres url: %w", err)
 	}

@@ -1,36 +1,157 @@
-// Package bustest gives a test its own NATS server with JetStream, in process and without a port, and
-// connections to it. Everything ends with the test.
+// Package bustest gives a test its own NATS server with JetStream, in process and, unless asked for,
+// without a port, and connections to it. Everything ends with the test.
+//
+// Methods that take a testing.TB fail that test, and are to be called from its goroutine; a Server's other
+// methods may be called from any.
 package bustest
 
 import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/apiary-relay/apiary/pkg/bus"
+	"github.com/apiary-relay/apiary/pkg/bus/embedded"
 )
 
+// stopTimeout is how long a server may take to write its streams out.
+const stopTimeout = 30 * time.Second
+
 // Server is a NATS server that a test may stop and start again on the same data.
-type Server struct{}
+type Server struct {
+	dir string
+	// listen keeps the port over restarts; empty without Listening.
+	listen string
+
+	mu      sync.Mutex
+	current *embedded.Server // nil while stopped
+}
 
 // Option changes how a Server is made.
 type Option func(*Server)
 
-// Listening makes the server listen on a loopback port that stays the same over restarts.
-func Listening() Option { return func(*Server) {} }
+// Listening makes the server listen on a loopback port, which stays the same over restarts.
+func Listening() Option { return func(s *Server) { s.listen = "127.0.0.1:0" } }
 
 // New starts a server that has no streams yet.
-func New(t testing.TB, opts ...Option) *Server { return &Server{} }
+func New(t testing.TB, opts ...Option) *Server {
+	t.Helper()
+	s := &Server{dir: t.TempDir()}
+	for _, opt := range opts {
+		opt(s)
+	}
+	s.Restart(t)
+	t.Cleanup(func() { s.Stop(t) })
+	return s
+}
 
 // Connect returns a new connection to the server.
-func (s *Server) Connect(t testing.TB) *bus.Bus { return nil }
+func (s *Server) Connect(t testing.TB) *bus.Bus {
+	t.Helper()
+	return s.ConnectWith(t, Config())
+}
 
-// Stop stops the server; its data stays.
-func (s *Server) Stop(t testing.TB) {}
+// ConnectWith is Connect with a configuration of the test's; its URL is used only when it is not empty,
+// for instance to go through a proxy.
+func (s *Server) ConnectWith(t testing.TB, cfg bus.Config) *bus.Bus {
+	t.Helper()
+	opts := bus.Options{Name: t.Name(), Log: slog.New(slog.DiscardHandler)}
+	if !cfg.URL.IsSet() {
+		opts.InProcess = s
+	}
+	b, err := bus.Connect(t.Context(), cfg, opts)
+	if err != nil {
+		t.Fatalf("connect to nats: %v", err)
+	}
+	t.Cleanup(b.Close)
+	return b
+}
 
-// Restart starts the server again.
-func (s *Server) Restart(t testing.TB) {}
+// Config is how Connect configures a connection: like a service's, but it notices and gives up sooner.
+func Config() bus.Config {
+	return bus.Config{PingInterval: 500 * time.Millisecond, MaxInFlight: 256, AckTimeout: 2 * time.Second}
+}
+
+// InProcessConn implements nats.InProcessConnProvider over restarts.
+func (s *Server) InProcessConn() (net.Conn, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current == nil {
+		return nil, errors.New("the server is stopped")
+	}
+	return s.current.InProcessConn()
+}
 
 // URL is the server's address, with Listening only.
-func (s *Server) URL() string { return "" }
+func (s *Server) URL() string {
+	if s.listen == "" {
+		return ""
+	}
+	return "nats://" + s.listen
+}
+
+// Stop stops the server; its data stays. Stopping a stopped server does nothing.
+func (s *Server) Stop(t testing.TB) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), stopTimeout)
+	defer cancel()
+	if err := s.current.Stop(ctx); err != nil {
+		t.Fatalf("stop nats: %v", err)
+	}
+	s.current = nil
+}
+
+// Restart starts the server again on the same data and port; a server that runs is stopped first.
+func (s *Server) Restart(t testing.TB) {
+	t.Helper()
+	s.Stop(t)
+	s.start(t, s.dir)
+}
+
+// RestartEmpty is Restart on no data, as after the loss of a disk.
+func (s *Server) RestartEmpty(t testing.TB) {
+	t.Helper()
+	s.Stop(t)
+	s.dir = t.TempDir()
+	s.start(t, s.dir)
+}
+
+func (s *Server) start(t testing.TB, dir string) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	server, err := embedded.Start(t.Context(), embedded.Config{StoreDir: dir, Listen: s.listen, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatalf("start nats: %v", err)
+	}
+	s.current = server
+	if s.listen != "" {
+		s.listen = server.URL()[len("nats://"):]
+	}
+}
 
 // NewBus starts a server, connects to it and makes the streams.
-func NewBus(t testing.TB) *bus.Bus { return nil }
+func NewBus(t testing.TB) *bus.Bus {
+	t.Helper()
+	b := New(t).Connect(t)
+	EnsureStreams(t, b)
+	return b
+}
+
+// EnsureStreams makes the streams, small ones.
+func EnsureStreams(t testing.TB, b *bus.Bus) {
+	t.Helper()
+	err := b.EnsureStreams(t.Context(), bus.StreamOptions{EventsMaxBytes: 64 << 20, EphemeralMaxBytes: 16 << 20})
+	if err != nil {
+		t.Fatalf("make streams: %v", err)
+	}
+}

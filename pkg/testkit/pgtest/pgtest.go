@@ -19,6 +19,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/apiary-relay/apiary/pkg/config"
 	"github.com/apiary-relay/apiary/pkg/postgres"
 	"github.com/apiary-relay/apiary/pkg/postgres/migrations"
 )
@@ -59,7 +60,7 @@ func NewAs(t testing.TB, role string) *pgxpool.Pool {
 func Config(t testing.TB) postgres.Config {
 	t.Helper()
 	return postgres.Config{
-		URL: URL(t), MaxConns: poolConns, StatementTimeout: 30 * time.Second, LockTimeout: 30 * time.Second,
+		URL: config.NewSecret(URL(t)), MaxConns: poolConns, StatementTimeout: 30 * time.Second, LockTimeout: 30 * time.Second,
 		IdleTxTimeout: 30 * time.Second, ConnectTimeout: 10 * time.Second, AppName: "pgtest",
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/apiary-relay/apiary/pkg/config"
 	"github.com/apiary-relay/apiary/pkg/postgres"
 	"github.com/apiary-relay/apiary/pkg/testkit/pgtest"
 )
@@ -40,7 +41,7 @@ func TestOneDatabasePerTest(t *testing.T) {
 func TestEmptyHasNoSchema(t *testing.T) {
 	t.Parallel()
 	cfg := pgtest.Config(t)
-	cfg.URL = pgtest.Empty(t)
+	cfg.URL = config.NewSecret(pgtest.Empty(t))
 	pool, err := postgres.NewPool(t.Context(), cfg, postgres.PoolOptions{})
 	require.NoError(t, err)
 	defer pool.Close()

@@ -1,0 +1,183 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// DurableConfig is a consumer that the server remembers by name; all processes that use the name share
+// its messages.
+type DurableConfig struct {
+	// Stream and Subject say what is consumed.
+	Stream  string
+	Subject string
+	// Name identifies the consumer; its position outlives every process.
+	Name string
+	// Batch is the most messages handed over at once; 64 if 0.
+	Batch int
+	// AckWait is how long a batch may take before its messages are given to somebody else; 30 s if 0.
+	AckWait time.Duration
+}
+
+const (
+	defaultBatch   = 64
+	defaultAckWait = 30 * time.Second
+	// idleWait is how long one request waits for a message.
+	idleWait = 10 * time.Second
+	// nakMost bounds the wait before a failed message comes again; it doubles from nakFirst.
+	nakFirst = 250 * time.Millisecond
+	nakMost  = 30 * time.Second
+	nakSteps = 8
+)
+
+// ConsumeDurable calls handle for the messages of a durable consumer, from this goroutine, and
+// acknowledges them after it has returned nil: at least once, so the effect has to be idempotent. When
+// handle fails, all messages of the batch come again, later each time. A consumer that is not there yet
+// is made and begins with the oldest message. It blocks until ctx ends and returns its cause, or nil after
+// ErrStop, which leaves the batch for another time.
+func (b *Bus) ConsumeDurable(ctx context.Context, cfg DurableConfig, handle func(context.Context, []Msg) error) error {
+	if cfg.Batch == 0 {
+		cfg.Batch = defaultBatch
+	}
+	if cfg.AckWait == 0 {
+		cfg.AckWait = defaultAckWait
+	}
+	d := &durable{bus: b, cfg: cfg, handle: handle}
+	wait := retryFirst
+	for {
+		if err := b.awaitConnection(ctx); err != nil {
+			return err
+		}
+		began := time.Now()
+		err := d.session(ctx)
+		switch {
+		case errors.Is(err, ErrStop):
+			return nil
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		}
+		b.log.LogAttrs(ctx, slog.LevelWarn, "durable consumer has to try again", slog.String("stream", cfg.Stream),
+			slog.String("consumer", cfg.Name), slog.Any("error", err))
+		if time.Since(began) > retryMost {
+			wait = retryFirst
+		}
+		if err := pause(ctx, wait); err != nil {
+			return err
+		}
+		wait = min(wait*2, retryMost)
+	}
+}
+
+// durable is one process's part of a durable consumption. Only the goroutine of ConsumeDurable touches it.
+type durable struct {
+	bus    *Bus
+	cfg    DurableConfig
+	handle func(context.Context, []Msg) error
+}
+
+func (d *durable) session(ctx context.Context) error {
+	state, err := d.bus.StreamState(ctx, d.cfg.Stream)
+	if err != nil {
+		return err
+	}
+	consumer, err := d.bus.js.CreateOrUpdateConsumer(ctx, d.cfg.Stream, jetstream.ConsumerConfig{
+		Durable: d.cfg.Name, FilterSubject: d.cfg.Subject, DeliverPolicy: jetstream.DeliverAllPolicy,
+		AckPolicy: jetstream.AckExplicitPolicy, AckWait: d.cfg.AckWait, MaxDeliver: -1, MaxAckPending: 4 * d.cfg.Batch,
+	})
+	if err != nil {
+		return fmt.Errorf("make durable consumer: %w", translate(err))
+	}
+	for ctx.Err() == nil {
+		batch, err := d.fetch(ctx, consumer)
+		if err != nil {
+			return err
+		}
+		if err := d.process(ctx, state.Epoch, batch); err != nil {
+			return err
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// fetch returns what is waiting, or else the next message; nothing after a while without one.
+func (d *durable) fetch(ctx context.Context, consumer jetstream.Consumer) ([]jetstream.Msg, error) {
+	waiting, err := consumer.FetchNoWait(d.cfg.Batch)
+	if err != nil {
+		return nil, fmt.Errorf("fetch messages: %w", translate(err))
+	}
+	batch, err := collect(waiting)
+	if len(batch) > 0 || err != nil {
+		return batch, err
+	}
+	waitCtx, cancel := context.WithTimeout(ctx, idleWait)
+	defer cancel()
+	next, err := consumer.Fetch(1, jetstream.FetchContext(waitCtx))
+	if err != nil {
+		return nil, fmt.Errorf("fetch messages: %w", translate(err))
+	}
+	batch, err = collect(next)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		err = nil
+	}
+	return batch, err
+}
+
+func collect(b jetstream.MessageBatch) ([]jetstream.Msg, error) {
+	var list []jetstream.Msg
+	for msg := range b.Messages() {
+		list = append(list, msg)
+	}
+	if err := b.Error(); err != nil && len(list) == 0 {
+		return nil, fmt.Errorf("fetch messages: %w", translate(err))
+	}
+	return list, nil
+}
+
+// process hands a batch over and acknowledges it.
+func (d *durable) process(ctx context.Context, epoch uint64, batch []jetstream.Msg) error {
+	if len(batch) == 0 {
+		return nil
+	}
+	list := make([]Msg, 0, len(batch))
+	var deliveries uint64
+	for _, msg := range batch {
+		meta, err := msg.Metadata()
+		if err != nil {
+			return fmt.Errorf("read message position: %w", err)
+		}
+		deliveries = max(deliveries, meta.NumDelivered)
+		list = append(list, Msg{
+			Subject: msg.Subject(), Data: msg.Data(), Epoch: epoch, Sequence: meta.Sequence.Stream,
+			Published: meta.Timestamp, Pending: meta.NumPending,
+		})
+	}
+	if err := d.handle(ctx, list); err != nil {
+		delay := min(nakFirst<<min(deliveries, nakSteps), nakMost)
+		if errors.Is(err, ErrStop) || ctx.Err() != nil {
+			delay = 0 // another process may have them at once
+		} else {
+			d.bus.log.LogAttrs(ctx, slog.LevelError, "messages were not processed and will come again", slog.String("stream", d.cfg.Stream),
+				slog.String("consumer", d.cfg.Name), slog.Int("messages", len(batch)), slog.Duration("delay", delay), slog.Any("error", err))
+		}
+		for _, msg := range batch {
+			_ = msg.NakWithDelay(delay) //nolint:errcheck // otherwise they come again after AckWait
+		}
+		if errors.Is(err, ErrStop) {
+			return ErrStop
+		}
+		return nil
+	}
+	d.bus.metrics.consumed.Add(ctx, int64(len(batch)), streamAttr(d.cfg.Stream))
+	for _, msg := range batch {
+		// A lost acknowledgement means that the message comes again, which the effect has to bear anyway.
+		if err := msg.Ack(); err != nil {
+			return fmt.Errorf("acknowledge: %w", translate(err))
+		}
+	}
+	return nil
+}
