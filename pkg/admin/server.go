@@ -105,7 +105,9 @@ func (s *Server) Run(ctx context.Context, ready func()) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = srv.Close() // a profile in progress does not hold the process up
 	}
-	<-served
+	if serveErr := <-served; !errors.Is(serveErr, http.ErrServerClosed) {
+		err = errors.Join(err, serveErr)
+	}
 	return err
 }
 
