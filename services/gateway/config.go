@@ -1,0 +1,209 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/apiary-relay/apiary/pkg/nostr/wire"
+	"github.com/apiary-relay/apiary/services/gateway/internal/conn"
+	"github.com/apiary-relay/apiary/services/gateway/internal/edge"
+	"github.com/apiary-relay/apiary/services/gateway/internal/live"
+	"github.com/apiary-relay/apiary/services/gateway/internal/session"
+	"github.com/apiary-relay/apiary/services/gateway/internal/submit"
+)
+
+// Config is what an operator decides about the gateway. NIP-11 advertises these values.
+type Config struct {
+	Listen             string `help:"Address for clients (HTTP and WebSocket)." default:"127.0.0.1:3000"`
+	TrustForwardedHost bool   `help:"Take the community from the last X-Forwarded-Host; only behind a proxy that sets it."`
+	MaxConnections     int    `help:"Open WebSocket connections; 0 is no limit." default:"10000"`
+	Contact            string `help:"Operator's public key in hexadecimal, shown in NIP-11."`
+	Partitions         uint32 `help:"Number of partitions; fixed for the life of the cluster." default:"64"`
+
+	MaxFrame        int           `help:"Bytes of one frame." default:"524288"`
+	MaxContent      int           `help:"Largest content of an event in bytes, as ingest enforces it; 0 is no limit." default:"262144"`
+	MaxSubs         int           `help:"Open subscriptions of one connection; 0 is no limit." default:"1024"`
+	MaxSubID        int           `name:"max-sub-id" help:"Bytes of a subscription id." default:"256"`
+	MaxFilters      int           `help:"Filters in one REQ or COUNT." default:"10"`
+	MaxChannels     int           `help:"Values of #h in one REQ or COUNT." default:"128"`
+	Limit           int           `help:"Default and largest number of stored events that one filter returns, as search enforces it." default:"500"`
+	CreatedAtWindow time.Duration `help:"How far an event's created_at may be from now, as ingest enforces it; 0 is no limit." default:"15m"`
+
+	AuthTimeout time.Duration `help:"Time to answer the challenge (NIP-42); 0 waits for ever." default:"5s"`
+	AuthWindow  time.Duration `help:"How far the created_at of an AUTH may be from now." default:"60s"`
+	Revalidate  time.Duration `help:"How often the keys of open connections are checked again in closed communities; 0 never." default:"30s"`
+
+	PingInterval time.Duration `help:"Time between pings; 0 sends none." default:"30s"`
+	MissedPongs  int           `help:"Unanswered pings after which a client counts as gone." default:"3"`
+	WriteTimeout time.Duration `help:"How long a client may take no byte of what is written to it." default:"20s"`
+	QueueFrames  int           `help:"Event frames that may wait for one client." default:"1000"`
+	QueueBytes   int           `help:"Bytes of event frames that may wait for one client." default:"8388608"`
+	SlowStrikes  int           `help:"Seconds in a row for which a client's queue may stay full." default:"15"`
+	HeldEvents   int           `help:"Live events held for one subscription while its history is sent." default:"1000"`
+	HeldBytes    int           `help:"Bytes of live events held for one subscription while its history is sent." default:"8388608"`
+
+	MaxEvents     int           `help:"Events of one connection that may wait for their verdict." default:"128"`
+	InFlightBytes int64         `help:"Bytes of all events that may wait for their verdict." default:"134217728"`
+	SubmitTimeout time.Duration `help:"Longest wait for a verdict, retry included." default:"15s"`
+	SubmitWait    time.Duration `help:"Longest wait for an ingest replica to be reachable." default:"3s"`
+
+	Workers       int           `help:"REQs and COUNTs of one connection that run at a time; the others queue." default:"8"`
+	MaxQueries    int64         `help:"Stored queries that run at a time; the others queue." default:"32"`
+	AttachTimeout time.Duration `help:"Longest wait of a REQ for fan-out." default:"5s"`
+	CallTimeout   time.Duration `help:"Longest wait for one answer of search." default:"10s"`
+	QueryTimeout  time.Duration `help:"Longest time for one stored query, the client's reading included." default:"2m"`
+	LiveWait      time.Duration `help:"How long a subscription may be without a fan-out node before it is closed as lagged." default:"30s"`
+
+	HostTTL     time.Duration `name:"host-ttl" help:"How long the community of a host is remembered." default:"5s"`
+	DrainWindow time.Duration `help:"Time over which connections are closed when the gateway stops; cut short by the drain timeout." default:"20s"`
+}
+
+// DefaultConfig returns the defaults of the tags.
+func DefaultConfig() Config {
+	return Config{
+		Listen: "127.0.0.1:3000", MaxConnections: 10_000, Partitions: 64,
+		MaxFrame: 512 << 10, MaxContent: 256 << 10, MaxSubs: 1024, MaxSubID: 256, MaxFilters: 10, MaxChannels: 128,
+		Limit: 500, CreatedAtWindow: 15 * time.Minute,
+		AuthTimeout: 5 * time.Second, AuthWindow: time.Minute, Revalidate: 30 * time.Second,
+		PingInterval: 30 * time.Second, MissedPongs: 3, WriteTimeout: 20 * time.Second,
+		QueueFrames: 1000, QueueBytes: 8 << 20, SlowStrikes: 15, HeldEvents: 1000, HeldBytes: 8 << 20,
+		MaxEvents: 128, InFlightBytes: 128 << 20, SubmitTimeout: 15 * time.Second, SubmitWait: 3 * time.Second,
+		Workers: 8, MaxQueries: 32, AttachTimeout: 5 * time.Second, CallTimeout: 10 * time.Second,
+		QueryTimeout: 2 * time.Minute, LiveWait: 30 * time.Second,
+		HostTTL: 5 * time.Second, DrainWindow: 20 * time.Second,
+	}
+}
+
+// maxHostTTL bounds how long a closed or renamed community is still admitted under what it was.
+const maxHostTTL = 5 * time.Second
+
+// Validate reports everything that cannot work.
+func (c *Config) Validate() error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	for _, p := range []struct {
+		name  string
+		value int64
+	}{
+		{"partitions", int64(c.Partitions)},
+		{"max-frame", int64(c.MaxFrame)},
+		{"max-sub-id", int64(c.MaxSubID)},
+		{"max-filters", int64(c.MaxFilters)},
+		{"max-channels", int64(c.MaxChannels)},
+		{"limit", int64(c.Limit)},
+		{"auth-window", int64(c.AuthWindow)},
+		{"missed-pongs", int64(c.MissedPongs)},
+		{"write-timeout", int64(c.WriteTimeout)},
+		{"queue-frames", int64(c.QueueFrames)},
+		{"queue-bytes", int64(c.QueueBytes)},
+		{"slow-strikes", int64(c.SlowStrikes)},
+		{"held-events", int64(c.HeldEvents)},
+		{"held-bytes", int64(c.HeldBytes)},
+		{"max-events", int64(c.MaxEvents)},
+		{"in-flight-bytes", c.InFlightBytes},
+		{"submit-timeout", int64(c.SubmitTimeout)},
+		{"submit-wait", int64(c.SubmitWait)},
+		{"workers", int64(c.Workers)},
+		{"max-queries", c.MaxQueries},
+		{"attach-timeout", int64(c.AttachTimeout)},
+		{"call-timeout", int64(c.CallTimeout)},
+		{"query-timeout", int64(c.QueryTimeout)},
+		{"live-wait", int64(c.LiveWait)},
+		{"host-ttl", int64(c.HostTTL)},
+	} {
+		check(p.value > 0, "%s must be positive, not %d", p.name, p.value)
+	}
+	for _, p := range []struct {
+		name  string
+		value int64
+	}{
+		{"max-connections", int64(c.MaxConnections)},
+		{"max-content", int64(c.MaxContent)},
+		{"max-subs", int64(c.MaxSubs)},
+		{"created-at-window", int64(c.CreatedAtWindow)},
+		{"auth-timeout", int64(c.AuthTimeout)},
+		{"revalidate", int64(c.Revalidate)},
+		{"ping-interval", int64(c.PingInterval)},
+		{"drain-window", int64(c.DrainWindow)},
+	} {
+		check(p.value >= 0, "%s must not be negative, as %d is", p.name, p.value)
+	}
+	check(c.HostTTL <= maxHostTTL, "host-ttl must be at most %s, not %s", maxHostTTL, c.HostTTL)
+	check(c.MaxFrame <= maxMessage, "max-frame must be at most %d, not %d", maxMessage, c.MaxFrame)
+	return errors.Join(errs...)
+}
+
+const (
+	// maxMessage leaves room below the 8 MiB of a gRPC message.
+	maxMessage = 4 << 20
+	// batchEvents and batchBytes bound one message to ingest.
+	batchEvents = 256
+	batchBytes  = 2 << 20
+	// controlFrames and controlBytes bound what is never dropped; reading stops at half of it.
+	controlFrames = 4096
+	controlBytes  = 8 << 20
+	// flushFrames and flushBytes bound one vectored write.
+	flushFrames = 64
+	flushBytes  = 1 << 20
+	// maxKeys is how many keys may authenticate on one connection.
+	maxKeys = 16
+	// maxCounts is how many COUNTs of one connection may be open.
+	maxCounts = 32
+	// spareConnections is how many TCP connections there may be besides upgraded ones.
+	spareConnections = 1024
+	// knownHosts is how many hosts the directory remembers.
+	knownHosts = 4096
+
+	slowInterval = time.Second
+	closeTimeout = 10 * time.Second
+	settleTime   = time.Second
+)
+
+func (c *Config) wire() wire.Limits {
+	l := wire.DefaultLimits()
+	l.Frame, l.Content, l.SubID, l.Filters = c.MaxFrame, c.MaxContent, c.MaxSubID, c.MaxFilters
+	return l
+}
+
+func (c *Config) conn() conn.Config {
+	return conn.Config{
+		FrameLimit:  c.MaxFrame,
+		QueueFrames: c.QueueFrames, QueueBytes: c.QueueBytes,
+		ControlFrames: controlFrames, ControlBytes: controlBytes,
+		FlushFrames: flushFrames, FlushBytes: flushBytes,
+		PingInterval: c.PingInterval, MissedPongs: c.MissedPongs,
+		SlowStrikes: c.SlowStrikes, SlowInterval: slowInterval,
+		CloseTimeout: closeTimeout,
+	}
+}
+
+func (c *Config) session() session.Config {
+	return session.Config{
+		Wire:        c.wire(),
+		AuthTimeout: c.AuthTimeout, AuthWindow: c.AuthWindow, MaxKeys: maxKeys,
+		MaxSubs: c.MaxSubs, MaxChannels: c.MaxChannels, Limit: c.Limit,
+		MaxEvents: c.MaxEvents, MaxEventBytes: c.InFlightBytes,
+		MaxCounts: maxCounts, Workers: c.Workers, MaxQueries: c.MaxQueries,
+		HeldEvents: c.HeldEvents, HeldBytes: c.HeldBytes,
+		AttachTimeout: c.AttachTimeout, CallTimeout: c.CallTimeout, QueryTimeout: c.QueryTimeout,
+	}
+}
+
+func (c *Config) submit() submit.Config {
+	return submit.Config{
+		Deadline: c.SubmitTimeout, Patience: c.SubmitWait, BatchEvents: batchEvents, BatchBytes: batchBytes,
+	}
+}
+
+func (c *Config) live() live.Config {
+	return live.Config{Partitions: c.Partitions, Patience: c.LiveWait, SettleTime: settleTime}
+}
+
+func (c *Config) directory() edge.DirectoryConfig {
+	return edge.DirectoryConfig{TTL: c.HostTTL, Hosts: knownHosts, CallTimeout: c.CallTimeout}
+}

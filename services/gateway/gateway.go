@@ -1,0 +1,216 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/metric"
+	metricnoop "go.opentelemetry.io/otel/metric/noop"
+	"go.opentelemetry.io/otel/trace"
+	tracenoop "go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/apiary-relay/apiary/pkg/telemetry"
+	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
+	"github.com/apiary-relay/apiary/services/gateway/internal/cork"
+	"github.com/apiary-relay/apiary/services/gateway/internal/edge"
+	"github.com/apiary-relay/apiary/services/gateway/internal/hub"
+	"github.com/apiary-relay/apiary/services/gateway/internal/live"
+	"github.com/apiary-relay/apiary/services/gateway/internal/metrics"
+	"github.com/apiary-relay/apiary/services/gateway/internal/session"
+	"github.com/apiary-relay/apiary/services/gateway/internal/submit"
+)
+
+// software is what NIP-11 calls the project's homepage.
+const software = "https://github.com/apiary-relay/apiary"
+
+// Deps is what the gateway is given.
+type Deps struct {
+	// Ingest, Fanout and Search are the replicas of the services that the gateway calls.
+	Ingest, Fanout, Search Peers
+	// Version is shown in NIP-11.
+	Version string
+	// Log, Meter and Tracer may be nil.
+	Log    *slog.Logger
+	Meter  metric.Meter
+	Tracer trace.Tracer
+}
+
+func (d Deps) complete() (Deps, error) {
+	if d.Ingest == nil || d.Fanout == nil || d.Search == nil {
+		return d, errors.New("the gateway needs ingest, fan-out and search")
+	}
+	if d.Log == nil {
+		d.Log = slog.New(slog.DiscardHandler)
+	}
+	if d.Meter == nil {
+		d.Meter = metricnoop.NewMeterProvider().Meter("gateway")
+	}
+	if d.Tracer == nil {
+		d.Tracer = tracenoop.NewTracerProvider().Tracer("gateway")
+	}
+	return d, nil
+}
+
+// Service is a gateway.
+//
+//	[new] ──Run──▶ [serving] ──Drain──▶ [draining: no upgrades, connections leave in waves] ──ctx──▶ [stopped]
+type Service struct {
+	cfg      Config
+	log      *slog.Logger
+	metrics  *metrics.Metrics
+	search   searchv1.SearchServiceClient
+	conns    *hub.Conns
+	submit   *submit.Submitter
+	live     *live.Live
+	sessions *session.Server
+	edge     edge.Config
+
+	mu   sync.Mutex
+	addr net.Addr
+}
+
+// New makes the service. It opens nothing.
+func New(cfg Config, deps Deps) (*Service, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("configure gateway: %w", err)
+	}
+	deps, err := deps.complete()
+	if err != nil {
+		return nil, err
+	}
+	m, err := metrics.New(deps.Meter)
+	if err != nil {
+		return nil, fmt.Errorf("make metrics: %w", err)
+	}
+	log := telemetry.Sampled(deps.Log, time.Second)
+	s := &Service{
+		cfg: cfg, log: deps.Log, metrics: m,
+		search: NewSearch(deps.Search),
+		conns:  hub.NewConns(cfg.MaxConnections),
+		submit: submit.New(cfg.submit(), ingestClients(deps.Ingest), log, m),
+		live:   live.New(cfg.live(), fanoutClients(deps.Fanout), log, m),
+	}
+	s.sessions = session.NewServer(cfg.session(), session.Deps{
+		Log: log, Metrics: m, Tracer: deps.Tracer, Search: s.search, Submit: s.submit, Live: s.live,
+	})
+	s.edge = edge.Config{
+		TrustForwardedHost: cfg.TrustForwardedHost,
+		Conn:               cfg.conn(),
+		Info: edge.Info{
+			Software: software, Version: deps.Version, PubKey: cfg.Contact,
+			Wire: cfg.wire(), MaxSubs: cfg.MaxSubs, MaxLimit: cfg.Limit, DefaultLimit: cfg.Limit,
+			CreatedAtWindow: cfg.CreatedAtWindow,
+		},
+	}
+	return s, nil
+}
+
+// Addr returns the address for clients once Run has opened it, else nil.
+func (s *Service) Addr() net.Addr {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.addr
+}
+
+// Bounds of the HTTP server.
+const (
+	readHeaderTimeout = 10 * time.Second
+	idleTimeout       = 30 * time.Second
+	maxHeaderBytes    = 32 << 10
+	// farewell is how long connections may take to leave when Run is stopped.
+	farewell = 2 * time.Second
+)
+
+// Run listens and serves until ctx ends. It does not wait for other services: while they are away,
+// clients get errors that tell them to try again.
+func (s *Service) Run(ctx context.Context, ready func()) error {
+	tcp, err := new(net.ListenConfig).Listen(ctx, "tcp", s.cfg.Listen)
+	if err != nil {
+		return fmt.Errorf("listen for clients: %w", err)
+	}
+	s.mu.Lock()
+	s.addr = tcp.Addr()
+	s.mu.Unlock()
+	limit := 0
+	if s.cfg.MaxConnections > 0 {
+		limit = s.cfg.MaxConnections + spareConnections
+	}
+	listener := cork.Listen(tcp, s.cfg.WriteTimeout, limit)
+
+	// What connections use outlives them: it stops only after the last one has left.
+	inner, stopInner := context.WithCancel(context.WithoutCancel(ctx))
+	var below sync.WaitGroup
+	below.Go(func() { s.submit.Run(inner) })
+	below.Go(func() { s.live.Run(inner) })
+	below.Go(func() { s.revalidate(inner) })
+
+	handler := edge.NewHandler(inner, s.edge, telemetry.Sampled(s.log, time.Second), s.metrics,
+		edge.NewDirectory(s.cfg.directory(), s.search), s.conns, s.sessions)
+	server := &http.Server{
+		Handler:           handler,
+		ConnContext:       edge.ConnContext,
+		ReadHeaderTimeout: readHeaderTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	s.log.LogAttrs(ctx, slog.LevelInfo, "listening for clients", slog.String("address", tcp.Addr().String()))
+	ready()
+
+	select {
+	case err = <-served: // the listener failed
+	case <-ctx.Done():
+		_ = server.Close() // the listener's error, when it was closed before
+		if err = <-served; errors.Is(err, http.ErrServerClosed) {
+			err = nil
+		}
+	}
+	s.partWith()
+	handler.Wait()
+	stopInner()
+	below.Wait()
+	if err != nil {
+		return fmt.Errorf("serve clients: %w", err)
+	}
+	return nil
+}
+
+// partWith closes what connections are left, without waves: Drain was the time for those.
+func (s *Service) partWith() {
+	s.conns.Refuse()
+	for _, m := range s.conns.Members() {
+		m.Restart()
+	}
+	select {
+	case <-s.conns.Empty():
+	case <-time.After(farewell):
+		for _, m := range s.conns.Members() {
+			m.Kill()
+		}
+	}
+}
+
+// drainReserve is the part of a drain that is left for the last connections to be flushed.
+const drainReserve = 5
+
+// Drain refuses upgrades and closes the connections with 1012 in jittered waves over the drain window,
+// or over what ctx leaves of it. It returns when the last one has left, or when ctx ends.
+func (s *Service) Drain(ctx context.Context) error {
+	window := s.cfg.DrainWindow
+	if deadline, ok := ctx.Deadline(); ok {
+		left := time.Until(deadline)
+		window = min(window, left-left/drainReserve)
+	}
+	s.log.LogAttrs(ctx, slog.LevelInfo, "draining",
+		slog.Int("connections", s.conns.Len()), slog.Duration("window", window))
+	s.conns.Drain(ctx, max(window, 0))
+	return nil
+}

@@ -1,0 +1,390 @@
+package conn
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/apiary-relay/apiary/services/gateway/internal/cork"
+	"github.com/apiary-relay/apiary/services/gateway/internal/metrics"
+)
+
+// Config bounds one connection. All bounds must be positive unless said otherwise.
+type Config struct {
+	// FrameLimit is the longest message read, in bytes.
+	FrameLimit int
+	// QueueFrames and QueueBytes bound the event frames that wait.
+	QueueFrames, QueueBytes int
+	// ControlFrames and ControlBytes bound the control frames that wait.
+	ControlFrames, ControlBytes int
+	// FlushFrames and FlushBytes bound one vectored write.
+	FlushFrames, FlushBytes int
+	// PingInterval is the time between pings; 0 sends none.
+	PingInterval time.Duration
+	// MissedPongs is after how many unanswered pings the peer counts as gone.
+	MissedPongs int
+	// SlowStrikes is how many SlowInterval in a row the event queue may be found full before a slow
+	// client is disconnected.
+	SlowStrikes int
+	// SlowInterval is the time between two looks at a full queue.
+	SlowInterval time.Duration
+	// CloseTimeout bounds a close, from the wish to the end of the TCP connection.
+	CloseTimeout time.Duration
+}
+
+// Handler is what a connection serves.
+type Handler interface {
+	// Message is one complete message. msg is valid during the call only. It may block: then the
+	// socket is not read, and TCP holds the peer back.
+	Message(text bool, msg []byte)
+	// TooBig is called with the beginning of a message that exceeds the limit, before the connection
+	// is closed with 1009.
+	TooBig(begin []byte)
+	// Room says that event frames fit again after one was refused.
+	Room()
+}
+
+// Conn is one client connection.
+type Conn struct {
+	cfg Config
+	ws  *websocket.Conn
+	net *cork.Conn
+	m   *metrics.Metrics
+	ctx context.Context // the connection's own root
+
+	queue   queue
+	handler Handler
+	flushes sync.WaitGroup
+	end     context.CancelFunc // ends ctx
+
+	missed atomic.Int32
+	timers struct {
+		sync.Mutex
+		stopped      bool
+		ping, strike *time.Timer
+		last         *time.Timer
+	}
+}
+
+// Accept upgrades with accept and returns the connection, to be served with Serve. accept is given
+// the hooks of the heartbeat, which must be part of the library's options. ctx is the connection's
+// root: it carries the trace and log attributes and is not used to cancel reads.
+func Accept(
+	ctx context.Context, cfg Config, nc *cork.Conn, m *metrics.Metrics,
+	accept func(onPing func(context.Context, []byte) bool, onPong func(context.Context, []byte)) (*websocket.Conn, error),
+) (*Conn, error) {
+	c := &Conn{cfg: cfg, net: nc, m: m}
+	c.ctx, c.end = context.WithCancel(ctx)
+	c.queue.ctl = budget{maxFrames: cfg.ControlFrames, maxBytes: cfg.ControlBytes}
+	c.queue.data = budget{maxFrames: cfg.QueueFrames, maxBytes: cfg.QueueBytes}
+	ws, err := accept(c.onPing, c.onPong)
+	if err != nil {
+		c.end()
+		return nil, err
+	}
+	ws.SetReadLimit(-1) // we enforce the limit ourselves, to be able to answer first
+	c.ws = ws
+	nc.BeginFrames()
+	return c, nil
+}
+
+// Context is the connection's root; it ends when the connection has ended or is beyond hope.
+func (c *Conn) Context() context.Context { return c.ctx }
+
+// Cause returns why the connection was closed, from the closed set of metrics outcomes.
+func (c *Conn) Cause() string {
+	if cl := c.queue.closing(); cl != nil {
+		return cl.cause
+	}
+	return metrics.OutcomePeer
+}
+
+// Control queues a frame that must not be lost. When even the control budget is used up the
+// connection is closed.
+func (c *Conn) Control(f cork.Frame) {
+	v, start := c.queue.push(f, control)
+	if start {
+		c.startFlush()
+	}
+	if v == broken {
+		c.Abort(websocket.StatusPolicyViolation, "client does not read", metrics.OutcomeStuck)
+	}
+}
+
+// Event queues an event frame and reports false if there was no room for it; the caller then says
+// WantRoom if it has something to do once there is. On a closing connection frames vanish and the
+// result is true.
+func (c *Conn) Event(f cork.Frame) bool {
+	v, start := c.queue.push(f, event)
+	if start {
+		c.startFlush()
+	}
+	return v != full
+}
+
+// WantRoom makes the connection call Handler.Room once at most half of the event budget is in use,
+// at once if that is so already. Until then the client collects strikes.
+func (c *Conn) WantRoom() {
+	switch first, room := c.queue.starve(); {
+	case room:
+		c.handler.Room()
+	case first:
+		c.startStrikes()
+	}
+}
+
+// History queues a frame of stored events without regard to the budget: its caller has waited in
+// HistoryRoom first. So the overshoot is one frame per caller.
+func (c *Conn) History(f cork.Frame) {
+	if _, start := c.queue.push(f, history); start {
+		c.startFlush()
+	}
+}
+
+// HistoryRoom waits until at most half of the event budget is in use, so that history never takes
+// the room that live events need. It returns at once on a closing connection.
+func (c *Conn) HistoryRoom(ctx context.Context) error {
+	return c.await(ctx, event)
+}
+
+// await waits until at most half of the budget of cl is in use.
+func (c *Conn) await(ctx context.Context, cl class) error {
+	for {
+		wake := c.queue.waitRoom(cl)
+		if wake == nil {
+			return nil
+		}
+		select {
+		case <-wake:
+		case <-c.ctx.Done():
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Close sends what is queued and then closes with code and reason (at most 123 bytes). Frames queued
+// later vanish. It does not wait.
+func (c *Conn) Close(code websocket.StatusCode, reason, cause string) {
+	c.shut(&closing{code: int(code), reason: reason, cause: cause})
+}
+
+// Abort is Close without what is queued.
+func (c *Conn) Abort(code websocket.StatusCode, reason, cause string) {
+	c.shut(&closing{code: int(code), reason: reason, cause: cause, discard: true})
+}
+
+// Kill ends the TCP connection at once.
+func (c *Conn) Kill() {
+	c.queue.shut(&closing{cause: metrics.OutcomeRestart, discard: true})
+	c.net.Close()
+	c.end()
+}
+
+func (c *Conn) shut(cl *closing) {
+	start := c.queue.shut(cl)
+	if !start && c.queue.closing() != cl {
+		return
+	}
+	c.timers.Lock()
+	if !c.timers.stopped {
+		c.timers.last = time.AfterFunc(c.cfg.CloseTimeout, func() { c.net.Close() })
+	}
+	c.timers.Unlock()
+	if start {
+		c.startFlush()
+	}
+}
+
+// startFlush is called by whoever turned the queue's running flag on.
+func (c *Conn) startFlush() {
+	c.flushes.Add(1)
+	go c.flush()
+}
+
+// flush writes until the queue is empty and carries out the close, if one is due.
+func (c *Conn) flush() {
+	defer c.flushes.Done()
+	s := scratchPool.Get().(*flushScratch)
+	defer func() {
+		clear(s.frames[:cap(s.frames)])
+		scratchPool.Put(s)
+	}()
+	for {
+		frames, stop := c.queue.take(s.frames[:0], c.cfg.FlushFrames, c.cfg.FlushBytes)
+		s.frames = frames
+		if len(frames) == 0 {
+			if stop != nil {
+				c.carryOut(stop)
+			}
+			return
+		}
+		if err := c.net.WriteFrames(frames, &s.parts); err != nil {
+			// The peer is gone or does not take a byte. Closing the TCP connection ends the read loop.
+			c.queue.shut(&closing{cause: metrics.OutcomeStuck, discard: true})
+			c.net.Close()
+			c.end()
+			return
+		}
+		bytes, room := c.queue.written(len(frames))
+		c.m.Flushed(c.ctx, len(frames), bytes)
+		if room {
+			c.stopStrikes()
+			c.handler.Room()
+		}
+	}
+}
+
+// carryOut performs the closing handshake; it returns after the peer's answer or the library's own
+// timeout, or when the last resort has closed the TCP connection.
+func (c *Conn) carryOut(cl *closing) {
+	if cl.code != 0 {
+		c.ws.Close(websocket.StatusCode(cl.code), cl.reason)
+	}
+	c.net.Close()
+	c.end()
+}
+
+// Serve reads until the connection ends, and returns when nothing of it is left: no goroutine, no
+// timer, no socket. It must be called exactly once.
+func (c *Conn) Serve(h Handler) {
+	c.handler = h
+	c.startHeartbeat()
+	if c.read(h) {
+		// The rest of the message that was too big is still on the wire. The close must read past it
+		// to find the peer's answer, so it has the reading side to itself now.
+		c.flushes.Wait()
+	}
+	start := c.queue.shut(&closing{cause: metrics.OutcomePeer, discard: true})
+	if start {
+		c.startFlush()
+	}
+	c.end()
+	c.ws.CloseNow()
+	c.flushes.Wait()
+	c.stopTimers()
+}
+
+// read is the read loop; it reports whether it stopped in the middle of a message.
+func (c *Conn) read(h Handler) (tooBig bool) {
+	// A context that can be cancelled costs the library a timer per frame; closing the connection is
+	// how the loop is ended.
+	ctx := context.WithoutCancel(c.ctx)
+	for {
+		// A peer that sends without reading its answers is not read either.
+		if err := c.await(ctx, control); err != nil {
+			return false
+		}
+		typ, r, err := c.ws.Reader(ctx)
+		if err != nil {
+			return false
+		}
+		if c.queue.closing() != nil {
+			if _, err := io.Copy(io.Discard, r); err != nil {
+				return false
+			}
+			continue
+		}
+		buf := getBuffer()
+		msg, err := readLimited(r, (*buf)[:0], c.cfg.FrameLimit)
+		*buf = msg
+		switch {
+		case err == nil:
+			h.Message(typ == websocket.MessageText, msg)
+		case errors.Is(err, errTooBig):
+			h.TooBig(msg)
+			c.Close(websocket.StatusMessageTooBig, "frame too large", metrics.OutcomeTooBig)
+			tooBig = true
+		}
+		putBuffer(buf)
+		if err != nil {
+			return tooBig
+		}
+	}
+}
+
+// startHeartbeat sets the first ping somewhere in the second half of an interval, so that sockets
+// opened together do not ping together for ever.
+func (c *Conn) startHeartbeat() {
+	if c.cfg.PingInterval <= 0 {
+		return
+	}
+	half := c.cfg.PingInterval / 2
+	first := half + rand.N(half+1) //nolint:gosec // jitter
+	c.timers.Lock()
+	defer c.timers.Unlock()
+	c.timers.ping = time.AfterFunc(first, c.beat)
+}
+
+func (c *Conn) beat() {
+	if c.missed.Load() >= int32(c.cfg.MissedPongs) {
+		c.Abort(websocket.StatusPolicyViolation, "no pong", metrics.OutcomeNoPong)
+		return
+	}
+	c.missed.Add(1)
+	c.Control(cork.Ping())
+	c.timers.Lock()
+	defer c.timers.Unlock()
+	if !c.timers.stopped {
+		c.timers.ping.Reset(c.cfg.PingInterval)
+	}
+}
+
+// onPing answers through the queue instead of the library, so that the read loop never waits for a
+// write.
+func (c *Conn) onPing(_ context.Context, payload []byte) bool {
+	c.Control(cork.Pong(payload))
+	return false
+}
+
+func (c *Conn) onPong(context.Context, []byte) { c.missed.Store(0) }
+
+func (c *Conn) startStrikes() {
+	c.timers.Lock()
+	defer c.timers.Unlock()
+	if c.timers.stopped {
+		return
+	}
+	if c.timers.strike == nil {
+		c.timers.strike = time.AfterFunc(c.cfg.SlowInterval, c.strike)
+		return
+	}
+	c.timers.strike.Reset(c.cfg.SlowInterval)
+}
+
+func (c *Conn) stopStrikes() {
+	c.timers.Lock()
+	defer c.timers.Unlock()
+	if c.timers.strike != nil {
+		c.timers.strike.Stop()
+	}
+}
+
+func (c *Conn) strike() {
+	n := c.queue.strike()
+	switch {
+	case n == 0:
+	case n >= c.cfg.SlowStrikes:
+		c.Abort(websocket.StatusPolicyViolation, "client too slow", metrics.OutcomeSlow)
+	default:
+		c.startStrikes()
+	}
+}
+
+func (c *Conn) stopTimers() {
+	c.timers.Lock()
+	defer c.timers.Unlock()
+	c.timers.stopped = true
+	for _, t := range []*time.Timer{c.timers.ping, c.timers.strike, c.timers.last} {
+		if t != nil {
+			t.Stop()
+		}
+	}
+}

@@ -1,0 +1,257 @@
+package conn
+
+import (
+	"net"
+	"sync"
+
+	"github.com/apiary-relay/apiary/services/gateway/internal/cork"
+)
+
+// class says which budget a frame counts against.
+type class uint8
+
+const (
+	control class = iota
+	event
+	history
+)
+
+// verdict is the outcome of a push.
+type verdict uint8
+
+const (
+	queued verdict = iota
+	full           // no room for an event frame
+	broken         // no room for a control frame: the connection must go
+	gone           // the connection is closing or closed
+)
+
+type item struct {
+	frame cork.Frame
+	class class
+}
+
+// budget bounds one sort of frame.
+type budget struct {
+	frames, bytes       int // in use
+	maxFrames, maxBytes int
+}
+
+// fits reports whether a frame of n bytes may be added. One frame always fits an empty queue,
+// whatever its size.
+func (b *budget) fits(n int) bool {
+	return b.frames < b.maxFrames && (b.frames == 0 || b.bytes+n <= b.maxBytes)
+}
+
+// half reports whether at most half of the budget is in use: the low-water mark of everybody who
+// waits for room, so that waiters do not wake for one slot at a time.
+func (b *budget) half() bool { return b.frames <= b.maxFrames/2 && b.bytes <= b.maxBytes/2 }
+
+func (b *budget) add(n int)  { b.frames++; b.bytes += n }
+func (b *budget) done(n int) { b.frames--; b.bytes -= n }
+
+// queue is the FIFO of a connection. It does no I/O.
+type queue struct {
+	mu      sync.Mutex
+	items   []item // items[head:] wait; taken frames stay until they are written
+	head    int
+	ctl     budget
+	data    budget
+	running bool // a flushing goroutine exists
+	starved bool // an event was refused since there was room last
+	strikes int
+	stop    *closing      // set once: no more pushes
+	wake    chan struct{} // closed when somebody waiting for room should look again; nil if nobody
+}
+
+// closing is how a connection ends.
+type closing struct {
+	code    int
+	reason  string
+	cause   string
+	discard bool
+}
+
+var itemPool = sync.Pool{New: func() any { s := make([]item, 0, 64); return &s }}
+
+// push appends f if its budget allows and reports whether the caller must start a flushing
+// goroutine.
+func (q *queue) push(f cork.Frame, c class) (v verdict, start bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.stop != nil {
+		return gone, false
+	}
+	n := f.Size()
+	b := q.budget(c)
+	if c != history && !b.fits(n) {
+		if c == control {
+			return broken, false
+		}
+		return full, false
+	}
+	if q.items == nil {
+		q.items = *itemPool.Get().(*[]item)
+	}
+	b.add(n)
+	q.items = append(q.items, item{frame: f, class: c})
+	start = !q.running
+	q.running = true
+	return queued, start
+}
+
+func (q *queue) budget(c class) *budget {
+	if c == control {
+		return &q.ctl
+	}
+	return &q.data
+}
+
+// take copies up to max frames, and no more than maxBytes after the first, into dst. It returns no
+// frames when the queue is empty, and then the flushing goroutine counts as stopped unless a close is
+// due, which it returns.
+func (q *queue) take(dst []cork.Frame, maxFrames, maxBytes int) ([]cork.Frame, *closing) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	bytes := 0
+	for _, it := range q.items[q.head:] {
+		n := it.frame.Size()
+		if len(dst) == maxFrames || (len(dst) > 0 && bytes+n > maxBytes) {
+			break
+		}
+		dst = append(dst, it.frame)
+		bytes += n
+	}
+	if len(dst) == 0 {
+		q.release()
+		if q.stop == nil {
+			q.running = false
+		}
+		return dst, q.stop
+	}
+	return dst, nil
+}
+
+// written removes the n frames that take returned and reports whether a refused event would find
+// room again.
+func (q *queue) written(n int) (bytes int, room bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	// Discard may have emptied the queue meanwhile.
+	n = min(n, len(q.items)-q.head)
+	for i := q.head; i < q.head+n; i++ {
+		size := q.items[i].frame.Size()
+		q.budget(q.items[i].class).done(size)
+		bytes += size
+		q.items[i] = item{}
+	}
+	q.head += n
+	if q.head == len(q.items) {
+		q.items, q.head = q.items[:0], 0
+	} else if q.head > 1024 && q.head > len(q.items)/2 {
+		m := copy(q.items, q.items[q.head:])
+		clear(q.items[m:])
+		q.items, q.head = q.items[:m], 0
+	}
+	if q.wake != nil && (q.data.half() || q.ctl.half()) {
+		close(q.wake)
+		q.wake = nil
+	}
+	if q.starved && q.data.half() {
+		q.starved, q.strikes = false, 0
+		return bytes, true
+	}
+	return bytes, false
+}
+
+// release gives the backing array away, so that an idle connection holds none. Called with mu held.
+func (q *queue) release() {
+	if q.items == nil {
+		return
+	}
+	if cap(q.items) <= 2048 {
+		clear(q.items[:cap(q.items)])
+		s := q.items[:0]
+		itemPool.Put(&s)
+	}
+	q.items, q.head = nil, 0
+}
+
+// shut refuses everything from now on. The first call wins; with discard, what waits is dropped,
+// also when an earlier close wanted it flushed. It reports whether the caller must start a flushing
+// goroutine to carry the close out.
+func (q *queue) shut(c *closing) (start bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.stop == nil {
+		q.stop = c
+		start = !q.running
+		q.running = true
+	}
+	if c.discard {
+		q.release()
+		q.ctl.frames, q.ctl.bytes, q.data.frames, q.data.bytes = 0, 0, 0, 0
+	}
+	q.starved = false
+	if q.wake != nil {
+		close(q.wake)
+		q.wake = nil
+	}
+	return start
+}
+
+// waitRoom returns nil when at most half of the budget of c is in use or the connection is closing,
+// else a channel to wait on before asking again.
+func (q *queue) waitRoom(c class) <-chan struct{} {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.stop != nil || q.budget(c).half() {
+		return nil
+	}
+	if q.wake == nil {
+		q.wake = make(chan struct{})
+	}
+	return q.wake
+}
+
+// starve notes that somebody waits for room for events. first is true when nobody did before; room
+// is true when there is room already, and then nothing is noted.
+func (q *queue) starve() (first, room bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.stop != nil:
+		return false, false
+	case q.data.half():
+		return false, true
+	}
+	first = !q.starved
+	q.starved = true
+	return first, false
+}
+
+// strike counts one interval without room. It returns 0 when the connection is not starved.
+func (q *queue) strike() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.starved {
+		return 0
+	}
+	q.strikes++
+	return q.strikes
+}
+
+// closing returns how the connection is being closed, nil if it is not.
+func (q *queue) closing() *closing {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.stop
+}
+
+// flushScratch is what a flushing goroutine needs; pooled because it lives only for a burst.
+type flushScratch struct {
+	frames []cork.Frame
+	parts  net.Buffers
+}
+
+var scratchPool = sync.Pool{New: func() any { return new(flushScratch) }}

@@ -1,0 +1,145 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+	"google.golang.org/grpc"
+
+	"github.com/apiary-relay/apiary/pkg/fault"
+	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
+	"github.com/apiary-relay/apiary/services/gateway/internal/session"
+)
+
+// Resolver finds the community of a host; the generated client of search has it.
+type Resolver interface {
+	ResolveCommunity(ctx context.Context, in *searchv1.ResolveCommunityRequest, opts ...grpc.CallOption) (
+		*searchv1.ResolveCommunityResponse, error)
+}
+
+// ErrNoCommunity is returned for a host that belongs to no community.
+var ErrNoCommunity = errors.New("no community has this host")
+
+// Community is what the edge knows of a host's community; immutable.
+type Community struct {
+	session.Community
+	// Name, Description and Icon are shown in NIP-11.
+	Name, Description, Icon string
+}
+
+// DirectoryConfig bounds a Directory.
+type DirectoryConfig struct {
+	// TTL is how long an answer is used, also the answer that there is no community.
+	TTL time.Duration
+	// Hosts is how many hosts are remembered.
+	Hosts int
+	// CallTimeout bounds a question.
+	CallTimeout time.Duration
+}
+
+// Directory remembers which community a host has. Safe for concurrent use.
+type Directory struct {
+	cfg      DirectoryConfig
+	resolver Resolver
+	flight   singleflight.Group
+
+	mu    sync.Mutex
+	hosts map[string]entry
+}
+
+type entry struct {
+	community *Community // nil: there is none
+	until     time.Time
+}
+
+// NewDirectory returns an empty directory.
+func NewDirectory(cfg DirectoryConfig, r Resolver) *Directory {
+	return &Directory{cfg: cfg, resolver: r, hosts: make(map[string]entry)}
+}
+
+// Resolve returns the community of a normalised host, ErrNoCommunity if there is none, or another error
+// when that cannot be found out now. Concurrent questions about one host are asked once.
+func (d *Directory) Resolve(ctx context.Context, host string) (*Community, error) {
+	if e, ok := d.cached(host); ok {
+		return e.result()
+	}
+	answer := d.flight.DoChan(host, func() (any, error) {
+		// The answer is for everybody who waits, so it must not end with the first of them.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.cfg.CallTimeout)
+		defer cancel()
+		c, err := d.ask(ctx, host)
+		if err != nil {
+			return nil, err
+		}
+		e := entry{community: c, until: time.Now().Add(d.cfg.TTL)}
+		d.remember(host, e)
+		return e, nil
+	})
+	select {
+	case a := <-answer:
+		if a.Err != nil {
+			return nil, a.Err
+		}
+		return a.Val.(entry).result()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (e entry) result() (*Community, error) {
+	if e.community == nil {
+		return nil, ErrNoCommunity
+	}
+	return e.community, nil
+}
+
+// ask returns nil when there is no community.
+func (d *Directory) ask(ctx context.Context, host string) (*Community, error) {
+	r, err := d.resolver.ResolveCommunity(ctx, &searchv1.ResolveCommunityRequest{Host: host})
+	if fault.ReasonOf(err) == fault.NotFound {
+		return nil, nil //nolint:nilnil // "there is none" is an answer, and cached as one
+	}
+	if err != nil {
+		return nil, err
+	}
+	hosts := r.GetHosts()
+	if !slices.Contains(hosts, host) {
+		hosts = append(slices.Clip(hosts), host) // it was found without its port
+	}
+	return &Community{
+		Community: session.Community{ID: r.GetCommunity(), Hosts: hosts, Closed: r.GetClosed()},
+		Name:      r.GetName(), Description: r.GetDescription(), Icon: r.GetIcon(),
+	}, nil
+}
+
+func (d *Directory) cached(host string) (entry, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	e, ok := d.hosts[host]
+	return e, ok && time.Now().Before(e.until)
+}
+
+// remember adds an entry; at the bound what has expired goes, or else any other host.
+func (d *Directory) remember(host string, e entry) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, known := d.hosts[host]; !known && len(d.hosts) >= d.cfg.Hosts {
+		now := time.Now()
+		for h, old := range d.hosts {
+			if now.After(old.until) {
+				delete(d.hosts, h)
+			}
+		}
+		for h := range d.hosts {
+			if len(d.hosts) < d.cfg.Hosts {
+				break
+			}
+			delete(d.hosts, h)
+		}
+	}
+	d.hosts[host] = e
+}

@@ -1,0 +1,232 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"mime"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/coder/websocket"
+
+	"github.com/apiary-relay/apiary/pkg/telemetry"
+	"github.com/apiary-relay/apiary/pkg/tenant"
+	"github.com/apiary-relay/apiary/services/gateway/internal/conn"
+	"github.com/apiary-relay/apiary/services/gateway/internal/cork"
+	"github.com/apiary-relay/apiary/services/gateway/internal/hub"
+	"github.com/apiary-relay/apiary/services/gateway/internal/metrics"
+	"github.com/apiary-relay/apiary/services/gateway/internal/session"
+)
+
+// Config is how the edge behaves.
+type Config struct {
+	// TrustForwardedHost takes the host from the last X-Forwarded-Host, which a proxy in front has set.
+	TrustForwardedHost bool
+	// Conn bounds each connection.
+	Conn conn.Config
+	// Info is what NIP-11 says.
+	Info Info
+}
+
+// Handler serves HTTP.
+type Handler struct {
+	cfg       Config
+	root      context.Context // of all connections
+	log       *slog.Logger
+	m         *metrics.Metrics
+	directory *Directory
+	conns     *hub.Conns
+	sessions  *session.Server
+	running   sync.WaitGroup
+}
+
+// NewHandler returns a handler. root is the parent of every connection's context; its end closes no
+// connection.
+func NewHandler(
+	root context.Context, cfg Config, log *slog.Logger, m *metrics.Metrics,
+	directory *Directory, conns *hub.Conns, sessions *session.Server,
+) *Handler {
+	return &Handler{
+		cfg: cfg, root: root, log: log, m: m, directory: directory, conns: conns, sessions: sessions,
+	}
+}
+
+// Wait waits until every upgraded connection has ended.
+func (h *Handler) Wait() { h.running.Wait() }
+
+// connKey is the context key of a request's connection.
+type connKey struct{}
+
+// ConnContext is the http.Server's ConnContext: it lets the handler find the connection that carries a
+// request, which the listener has made a *cork.Conn.
+func ConnContext(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, c)
+}
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c, err := h.community(r)
+	switch {
+	case errors.Is(err, ErrNoCommunity), errors.Is(err, tenant.ErrHost):
+		h.m.Upgrade(r.Context(), metrics.OutcomeUnknownHost)
+		notFound(w)
+		return
+	case err != nil:
+		h.log.LogAttrs(r.Context(), slog.LevelWarn, "community not resolved", slog.Any(telemetry.KeyError, err))
+		h.m.Upgrade(r.Context(), metrics.OutcomeUnavailable)
+		unavailable(w)
+		return
+	case r.URL.Path != "/":
+		notFound(w)
+		return
+	}
+	cors(w.Header())
+	switch {
+	case r.Method == http.MethodOptions:
+		w.WriteHeader(http.StatusNoContent)
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		w.Header().Set("Allow", "GET, HEAD, OPTIONS")
+		text(w, http.StatusMethodNotAllowed, "method not allowed\n")
+	case isUpgrade(r):
+		h.upgrade(w, r, c)
+	case wantsInfo(r):
+		h.info(w, r, c)
+	default:
+		text(w, http.StatusOK, "This is a Nostr relay. Connect with a Nostr client.\n")
+	}
+}
+
+// community finds the community of the request's host.
+func (h *Handler) community(r *http.Request) (*Community, error) {
+	host := r.Host
+	if h.cfg.TrustForwardedHost {
+		if all := r.Header.Values("X-Forwarded-Host"); len(all) > 0 {
+			// The last one is the nearest proxy's; what stands before it may be the client's invention.
+			last := all[len(all)-1]
+			host = strings.TrimSpace(last[strings.LastIndexByte(last, ',')+1:])
+		}
+	}
+	host, err := tenant.NormalizeHost(host)
+	if err != nil {
+		return nil, err
+	}
+	return h.directory.Resolve(r.Context(), host)
+}
+
+// cors lets pages of any origin read what is answered (NIP-11).
+func cors(h http.Header) {
+	h.Set("Access-Control-Allow-Origin", "*")
+	h.Set("Access-Control-Allow-Headers", "*")
+	h.Set("Access-Control-Allow-Methods", "GET, HEAD, OPTIONS")
+}
+
+func isUpgrade(r *http.Request) bool {
+	for _, v := range r.Header.Values("Upgrade") {
+		if strings.EqualFold(strings.TrimSpace(v), "websocket") {
+			return true
+		}
+	}
+	return false
+}
+
+// mediaType is the media type of the NIP-11 document.
+const mediaType = "application/nostr+json"
+
+func wantsInfo(r *http.Request) bool {
+	for _, accept := range r.Header.Values("Accept") {
+		for one := range strings.SplitSeq(accept, ",") {
+			if t, _, err := mime.ParseMediaType(one); err == nil && t == mediaType {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (h *Handler) info(w http.ResponseWriter, r *http.Request, c *Community) {
+	doc, err := h.cfg.Info.render(c)
+	if err != nil {
+		h.log.LogAttrs(r.Context(), slog.LevelError, "relay information not rendered", slog.Any(telemetry.KeyError, err))
+		text(w, http.StatusInternalServerError, "internal error\n")
+		return
+	}
+	w.Header().Set("Content-Type", mediaType)
+	w.Header().Set("Content-Length", strconv.Itoa(len(doc)))
+	_, _ = w.Write(doc) // the client has left; net/http notices
+}
+
+func text(w http.ResponseWriter, status int, body string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(body))
+}
+
+// notFound is the one answer for hosts without community and for paths that do not exist.
+func notFound(w http.ResponseWriter) { text(w, http.StatusNotFound, "not found\n") }
+
+// unavailable asks the client to come back, not all at the same moment.
+func unavailable(w http.ResponseWriter) {
+	w.Header().Set("Retry-After", strconv.Itoa(1+rand.N(5))) //nolint:gosec // jitter
+	text(w, http.StatusServiceUnavailable, "temporarily unavailable\n")
+}
+
+// upgrade turns the request into a connection with a session.
+func (h *Handler) upgrade(w http.ResponseWriter, r *http.Request, c *Community) {
+	switch h.conns.Reserve() {
+	case hub.Full:
+		h.m.Upgrade(r.Context(), metrics.OutcomeFull)
+		unavailable(w)
+		return
+	case hub.Draining:
+		h.m.Upgrade(r.Context(), metrics.OutcomeDraining)
+		w.Header().Set("Connection", "close")
+		unavailable(w)
+		return
+	case hub.Admitted:
+	}
+	nc, ok := r.Context().Value(connKey{}).(*cork.Conn)
+	if !ok {
+		h.conns.Release()
+		h.log.LogAttrs(r.Context(), slog.LevelError, "connection is not corked")
+		text(w, http.StatusInternalServerError, "internal error\n")
+		return
+	}
+	root := tenant.With(h.root, tenant.ID(c.ID))
+	socket, err := conn.Accept(root, h.cfg.Conn, nc, h.m, func(
+		onPing func(context.Context, []byte) bool, onPong func(context.Context, []byte),
+	) (*websocket.Conn, error) {
+		return websocket.Accept(lean{w}, r, &websocket.AcceptOptions{
+			InsecureSkipVerify: true, // clients come from any origin; NIP-42 binds the answer to the host
+			CompressionMode:    websocket.CompressionDisabled,
+			OnPingReceived:     onPing,
+			OnPongReceived:     onPong,
+		})
+	})
+	if err != nil {
+		h.conns.Release()
+		h.m.Upgrade(r.Context(), metrics.OutcomeHandshake)
+		return // the library has answered
+	}
+	h.m.Upgrade(r.Context(), metrics.OutcomeAccepted)
+	// A goroutine of its own, so that the server's per-request state does not live as long as the socket.
+	h.running.Go(func() { h.serve(root, socket, c) })
+}
+
+func (h *Handler) serve(ctx context.Context, socket *conn.Conn, c *Community) {
+	defer h.conns.Release()
+	h.m.Connected(ctx, 1)
+	var member *session.Session
+	h.sessions.Serve(socket, c.Community, func(s *session.Session) bool {
+		member = s
+		return h.conns.Join(s)
+	})
+	h.conns.Leave(member)
+	h.m.Connected(ctx, -1)
+	h.m.Closed(ctx, socket.Cause())
+}

@@ -1,0 +1,110 @@
+package live
+
+import (
+	"sync"
+	"time"
+
+	"github.com/apiary-relay/apiary/pkg/fault"
+	commonv1 "github.com/apiary-relay/apiary/proto/gen/apiary/common/v1"
+	"github.com/apiary-relay/apiary/services/gateway/internal/hub"
+)
+
+// Target is a subscription's side of an attachment. No method may block.
+type Target interface {
+	// Attached says that everything committed from now on will be delivered. Called once.
+	Attached()
+	// Deliver takes an event; calls for one attachment do not overlap.
+	Deliver(ev *hub.Event)
+	// Lost says that the attachment has ended: fault.Invalid when the node refused it, otherwise because
+	// it could not be kept complete. Nothing is delivered afterwards.
+	Lost(reason fault.Reason)
+}
+
+// Spec is what to attach: the filters of one subscription that concern one topic.
+type Spec struct {
+	// Community and Channel are the topic; an empty channel is the global one.
+	Community int64
+	Channel   string
+	// Filters are OR-ed; not changed any more.
+	Filters []*commonv1.Filter
+	// Principal is who receives; not changed any more.
+	Principal *commonv1.Principal
+	// Target takes what comes.
+	Target Target
+}
+
+// Attachment is a Spec on its way through the cluster.
+type Attachment struct {
+	spec      Spec
+	partition uint32
+
+	// Guarded by mu.
+	mu   sync.Mutex
+	last cursor // everything up to here has been delivered or is not for us
+	gone bool   // detached: nothing is delivered any more
+
+	// Owned by the loop.
+	known    bool      // in the loop's books
+	served   bool      // the Target was told Attached
+	cur      *seat     // serves, or is asked to
+	next     *seat     // will take over from cur
+	trouble  time.Time // since when it is not attached; zero while it is
+	holdOff  time.Time // not to be placed before
+	avoid    *link     // not to be placed there until holdOff
+	attempts int       // refusals for overload in a row
+}
+
+// seat is an attachment's handle on one link. Which seats exist is the loop's business; the fields
+// below mu's comment are guarded by the attachment's mu.
+type seat struct {
+	att    *Attachment
+	link   *link
+	handle uint64
+
+	// Guarded by att.mu.
+	resumed  bool   // Subscribe had resume_after
+	attached bool   // the node has answered
+	answered uint64 // the link's item count at that answer
+}
+
+// deliver passes an event on unless it has been delivered before.
+func (a *Attachment) deliver(stream int, p position, ev *hub.Event) (fresh bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.gone || p.compare(a.last[stream]) <= 0 {
+		return false
+	}
+	a.last[stream] = p
+	a.spec.Target.Deliver(ev)
+	return true
+}
+
+// confirm notes the node's answer to Subscribe.
+func (s *seat) confirm(from cursor, items uint64) {
+	a := s.att
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s.attached, s.answered = true, items
+	if !s.resumed {
+		a.last.raise(from) // a new handle starts there; a resumed one is told what it missed first
+	}
+}
+
+// settle takes over what the link knows about the attachment's partition, if it holds for this seat,
+// and returns where to resume.
+func (s *seat) settle() cursor {
+	done, watermark := s.link.progress(s.att.partition)
+	a := s.att
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if s.attached && (!s.resumed || watermark > s.answered) {
+		a.last.raise(done)
+	}
+	return a.last
+}
+
+func (a *Attachment) end() {
+	a.mu.Lock()
+	a.gone = true
+	a.mu.Unlock()
+}

@@ -1,0 +1,207 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"google.golang.org/grpc"
+
+	fanoutv1 "github.com/apiary-relay/apiary/proto/gen/apiary/fanout/v1"
+	"github.com/apiary-relay/apiary/services/gateway/internal/hub"
+)
+
+const (
+	// maxCommands is how many commands one message carries, by contract.
+	maxCommands = 1024
+	// maxQueued bounds the commands that wait for a node. A node that does not take them is as good as
+	// lost.
+	maxQueued = 1 << 17
+)
+
+var (
+	errQueueFull = errors.New("node does not take commands")
+	errDrained   = errors.New("node has left and serves nobody here")
+)
+
+// link is one Attach stream to one node. seats is the loop's; everything below mu is guarded by it.
+type link struct {
+	name   string
+	rpc    grpc.BidiStreamingClient[fanoutv1.AttachRequest, fanoutv1.AttachResponse]
+	cancel context.CancelCauseFunc
+	wake   chan struct{}
+
+	// Owned by the loop.
+	seats   map[uint64]*seat
+	leaving bool // left the set of live nodes: gets no new seats, its old ones move
+
+	mu    sync.Mutex
+	queue []*fanoutv1.Command
+	items uint64 // received so far
+	parts map[uint32]*progress
+}
+
+// progress is how far a node has come in one partition on a link.
+type progress struct {
+	done      cursor // everything up to here was received
+	watermark uint64 // item count at the last watermark
+}
+
+// command queues a command; it never blocks.
+func (l *link) command(c *fanoutv1.Command) {
+	l.mu.Lock()
+	full := len(l.queue) >= maxQueued
+	if !full {
+		l.queue = append(l.queue, c)
+	}
+	l.mu.Unlock()
+	if full {
+		l.cancel(errQueueFull)
+		return
+	}
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take removes the next message's worth of commands.
+func (l *link) take() []*fanoutv1.Command {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := min(len(l.queue), maxCommands)
+	batch := l.queue[:n:n]
+	l.queue = l.queue[n:]
+	if len(l.queue) == 0 {
+		l.queue = nil
+	}
+	return batch
+}
+
+// progress returns how far the node has come in a partition, and when it said so with a watermark.
+func (l *link) progress(partition uint32) (done cursor, watermark uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p := l.parts[partition]; p != nil {
+		return p.done, p.watermark
+	}
+	return cursor{}, 0
+}
+
+// count counts an item and returns its number.
+func (l *link) count() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.items++
+	return l.items
+}
+
+// advance notes progress in a partition; watermark is the item's number if it is one, else 0.
+func (l *link) advance(partition uint32, to cursor, watermark uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := l.parts[partition]
+	if p == nil {
+		p = &progress{}
+		l.parts[partition] = p
+	}
+	p.done.raise(to)
+	if watermark > 0 {
+		p.watermark = watermark
+	}
+}
+
+// send sends commands until ctx ends.
+func (l *link) send(ctx context.Context) error {
+	for {
+		for batch := l.take(); len(batch) > 0; batch = l.take() {
+			if err := l.rpc.Send(&fanoutv1.AttachRequest{Commands: batch}); err != nil {
+				<-ctx.Done() // the receiver learns why
+				return context.Cause(ctx)
+			}
+		}
+		select {
+		case <-l.wake:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// receive handles what the node says until the stream ends.
+func (l *link) receive(ctx context.Context, lv *Live) error {
+	for {
+		resp, err := l.rpc.Recv()
+		if err != nil {
+			return err
+		}
+		for _, item := range resp.GetItems() {
+			n := l.count()
+			switch it := item.GetItem().(type) {
+			case *fanoutv1.Item_Delivery:
+				l.deliver(ctx, lv, it.Delivery)
+			case *fanoutv1.Item_Attached:
+				l.attached(lv, it.Attached, n)
+			case *fanoutv1.Item_Watermark:
+				l.advance(it.Watermark.GetPartition(), cursorOf(it.Watermark.GetCursor()), n)
+			case *fanoutv1.Item_Lost:
+				l.lost(lv, it.Lost)
+			}
+		}
+	}
+}
+
+func (l *link) deliver(ctx context.Context, lv *Live, d *fanoutv1.Delivery) {
+	stream, ok := streamIndex(d.GetStream())
+	if !ok || d.GetEnvelope() == nil {
+		return // a newer node's stream; this gateway has asked for none of it
+	}
+	at := positionOf(d.GetPosition())
+	var ev *hub.Event
+	var fresh, stale int64
+	for _, handle := range d.GetHandles() {
+		s, ok := lv.seats.Get(handle)
+		if !ok || s.link != l {
+			continue // forgotten meanwhile
+		}
+		if ev == nil {
+			ev = hub.NewEvent(d.GetEnvelope())
+		}
+		if s.att.deliver(stream, at, ev) {
+			fresh++
+		} else {
+			stale++
+		}
+	}
+	var to cursor
+	to[stream] = at
+	l.advance(d.GetPartition(), to, 0)
+	lv.m.Delivery(ctx, fresh, stale)
+}
+
+func (l *link) attached(lv *Live, a *fanoutv1.Attached, item uint64) {
+	s, ok := lv.seats.Get(a.GetHandle())
+	if !ok || s.link != l {
+		return
+	}
+	if a.GetPartition() != s.att.partition {
+		// The cluster must agree on the number of partitions, or positions mean nothing.
+		lv.tell(op{kind: opLost, seat: s, reason: invalidPartition})
+		return
+	}
+	s.confirm(cursorOf(a.GetFrom()), item)
+	lv.tell(op{kind: opAttached, seat: s})
+}
+
+func (l *link) lost(lv *Live, lost *fanoutv1.Lost) {
+	for _, handle := range lost.GetHandles() {
+		s, ok := lv.seats.Get(handle)
+		if !ok || s.link != l {
+			continue
+		}
+		// Now, because the loop comes later, when the link may have gone on without this handle.
+		s.settle()
+		lv.seats.Remove(handle)
+		lv.tell(op{kind: opLost, seat: s, reason: lost.GetReason(), message: lost.GetMessage()})
+	}
+}

@@ -1,0 +1,103 @@
+package session
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/sync/semaphore"
+	"google.golang.org/grpc"
+
+	"github.com/apiary-relay/apiary/pkg/nostr/wire"
+	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
+	"github.com/apiary-relay/apiary/services/gateway/internal/live"
+	"github.com/apiary-relay/apiary/services/gateway/internal/metrics"
+	"github.com/apiary-relay/apiary/services/gateway/internal/submit"
+)
+
+// Search is what sessions ask of the reader; the generated client has it.
+type Search interface {
+	Query(ctx context.Context, in *searchv1.QueryRequest, opts ...grpc.CallOption) (
+		grpc.ServerStreamingClient[searchv1.QueryResponse], error)
+	Count(ctx context.Context, in *searchv1.CountRequest, opts ...grpc.CallOption) (*searchv1.CountResponse, error)
+	CheckAccess(ctx context.Context, in *searchv1.CheckAccessRequest, opts ...grpc.CallOption) (
+		*searchv1.CheckAccessResponse, error)
+}
+
+// Config bounds sessions.
+type Config struct {
+	// Wire bounds frames.
+	Wire wire.Limits
+	// AuthTimeout is how long a client may take to authenticate; 0 waits for ever.
+	AuthTimeout time.Duration
+	// AuthWindow is how far created_at of an AUTH event may be from now.
+	AuthWindow time.Duration
+	// MaxKeys is how many keys one connection may authenticate.
+	MaxKeys int
+	// MaxSubs is how many subscriptions one connection may have open.
+	MaxSubs int
+	// MaxChannels is how many #h values one REQ may have, over all filters.
+	MaxChannels int
+	// Limit is the default and the largest number of stored events per filter.
+	Limit int
+	// MaxEvents is how many EVENTs of one connection may wait for their verdict.
+	MaxEvents int
+	// MaxEventBytes is the size of all EVENTs of the process that wait for their verdict.
+	MaxEventBytes int64
+	// MaxCounts is how many COUNTs of one connection may be open.
+	MaxCounts int
+	// Workers is how many REQs and COUNTs of one connection run at a time; the others queue.
+	Workers int
+	// MaxQueries is how many stored queries of the process run at a time; the others queue.
+	MaxQueries int64
+	// HeldEvents and HeldBytes bound the live events that one subscription holds back while it reads
+	// its history.
+	HeldEvents, HeldBytes int
+	// AttachTimeout is how long a REQ waits for its topics to be attached.
+	AttachTimeout time.Duration
+	// CallTimeout bounds a unary call, and each wait for the next part of a stored query.
+	CallTimeout time.Duration
+	// QueryTimeout bounds a stored query as a whole, a slow client's reading included.
+	QueryTimeout time.Duration
+}
+
+// Community is what a session knows of its tenant; immutable.
+type Community struct {
+	// ID is the surrogate key.
+	ID int64
+	// Hosts are the authorities that an AUTH event may name, that of the connection included.
+	Hosts []string
+	// Closed is set when only members may use the community.
+	Closed bool
+}
+
+// Deps is what sessions use.
+type Deps struct {
+	Log     *slog.Logger
+	Metrics *metrics.Metrics
+	Tracer  trace.Tracer
+	Search  Search
+	Submit  *submit.Submitter
+	Live    *live.Live
+}
+
+// Server makes sessions and holds what they share.
+type Server struct {
+	cfg Config
+	Deps
+
+	lastID  atomic.Uint64
+	bytes   *semaphore.Weighted // of EVENTs in flight
+	queries *semaphore.Weighted
+}
+
+// NewServer returns a server of sessions.
+func NewServer(cfg Config, deps Deps) *Server {
+	return &Server{
+		cfg: cfg, Deps: deps,
+		bytes:   semaphore.NewWeighted(cfg.MaxEventBytes),
+		queries: semaphore.NewWeighted(cfg.MaxQueries),
+	}
+}

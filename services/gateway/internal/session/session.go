@@ -1,0 +1,243 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/apiary-relay/apiary/pkg/fault"
+	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/nostr/wire"
+	"github.com/apiary-relay/apiary/pkg/telemetry"
+	commonv1 "github.com/apiary-relay/apiary/proto/gen/apiary/common/v1"
+	"github.com/apiary-relay/apiary/services/gateway/internal/conn"
+	"github.com/apiary-relay/apiary/services/gateway/internal/cork"
+	"github.com/apiary-relay/apiary/services/gateway/internal/metrics"
+)
+
+// Session is one connection's state.
+type Session struct {
+	srv       *Server
+	conn      *conn.Conn
+	ctx       context.Context // the connection's root; ends with it
+	id        uint64
+	community Community
+	auth      authState
+	slots     chan struct{} // a place for each EVENT in flight
+	jobs      jobs
+
+	mu     sync.Mutex
+	subs   map[string]*subscription
+	lagged []*subscription // to be closed when there is room
+	counts int
+}
+
+// Serve runs a session on c and returns when the connection has ended and nothing of the session is
+// left. joined is called once frames may be sent; when it reports false the process is draining and
+// the session ends at once.
+func (srv *Server) Serve(c *conn.Conn, community Community, joined func(*Session) bool) {
+	s := &Session{
+		srv: srv, conn: c, ctx: c.Context(), id: srv.lastID.Add(1), community: community,
+		slots: make(chan struct{}, srv.cfg.MaxEvents),
+		subs:  make(map[string]*subscription),
+	}
+	s.jobs.init(srv.cfg.Workers, max(srv.cfg.MaxSubs, srv.cfg.Workers)+srv.cfg.MaxCounts)
+	s.auth.challenge = newChallenge()
+	s.conn.Control(cork.Build(80, func(b []byte) []byte { return wire.AppendAuth(b, s.auth.challenge) }))
+	stopAuth := s.startAuthTimer()
+	if !joined(s) {
+		s.Restart()
+	}
+	s.conn.Serve(s)
+	stopAuth()
+	s.closeAll()
+	s.jobs.wait()
+	srv.Log.LogAttrs(s.ctx, slog.LevelDebug, "connection closed",
+		slog.Uint64(telemetry.KeyConn, s.id), slog.String("cause", c.Cause()))
+}
+
+// Community returns the surrogate key of the session's tenant and whether it was closed at connection.
+func (s *Session) Community() Community { return s.community }
+
+// Principal returns the authenticated keys, nil if there are none. It must not be changed.
+func (s *Session) Principal() *commonv1.Principal { return s.auth.principal.Load() }
+
+// Restart closes the connection with 1012 after what is queued has been sent.
+func (s *Session) Restart() {
+	s.conn.Close(websocket.StatusServiceRestart, "service restart", metrics.OutcomeRestart)
+}
+
+// Kill ends the connection at once.
+func (s *Session) Kill() { s.conn.Kill() }
+
+// Revoke closes the connection because its principal may not use the community any more.
+func (s *Session) Revoke(reason string) {
+	s.conn.Control(cork.Build(64, func(b []byte) []byte { return wire.AppendNotice(b, reason) }))
+	s.conn.Close(websocket.StatusPolicyViolation, reason, metrics.OutcomePolicy)
+}
+
+// Message handles one frame. It implements conn.Handler.
+func (s *Session) Message(text bool, msg []byte) {
+	if !text {
+		s.srv.Metrics.FrameIn(s.ctx, wire.LabelUnknown)
+		s.notice(fault.FrameText(fault.Invalid, "binary frames are not accepted"))
+		return
+	}
+	start := time.Now()
+	f, err := wire.Decode(msg, s.srv.cfg.Wire)
+	s.srv.Metrics.FrameIn(s.ctx, f.Label)
+	if err != nil {
+		s.malformed(err, start)
+		return
+	}
+	switch f.Label {
+	case wire.LabelEvent:
+		s.event(&f, start)
+	case wire.LabelReq:
+		s.req(&f, start)
+	case wire.LabelCount:
+		s.count(&f, start)
+	case wire.LabelClose:
+		s.close(f.SubID)
+	case wire.LabelAuth:
+		s.authenticate(&f)
+	default:
+		s.notice(fault.FrameText(fault.Invalid, "unknown message type"))
+	}
+}
+
+// TooBig answers a frame that exceeds the limit, as far as its beginning says to whom the answer goes.
+// It implements conn.Handler; the connection is closed after it.
+func (s *Session) TooBig(begin []byte) {
+	_, err := wire.Decode(begin, s.srv.cfg.Wire)
+	var de *wire.DecodeError
+	if !errors.As(err, &de) || (!de.HaveID && de.SubID == "") {
+		s.notice(fault.FrameText(fault.Invalid, "frame too large"))
+		return
+	}
+	s.malformed(err, time.Now())
+}
+
+// malformed answers a frame that could not be decoded: to the event or the subscription if it could be
+// read, else as a NOTICE.
+func (s *Session) malformed(err error, start time.Time) {
+	reason, de := fault.Invalid, new(wire.DecodeError)
+	if !errors.As(err, &de) {
+		s.notice(fault.FrameText(fault.Invalid, ""))
+		return
+	}
+	if de.Unsupported {
+		reason = fault.Unsupported
+	}
+	switch {
+	case de.HaveID && (de.Label == wire.LabelEvent || de.Label == wire.LabelAuth):
+		s.answer(de.EventID, reason, de.Msg, start)
+	case de.SubID != "" && de.Label == wire.LabelReq:
+		s.refuse(de.SubID, fault.FrameText(reason, de.Msg))
+	case de.SubID != "" && de.Label == wire.LabelCount:
+		s.closed(de.SubID, fault.FrameText(reason, de.Msg))
+	default:
+		s.notice(fault.FrameText(reason, de.Msg))
+	}
+}
+
+// Room closes the subscriptions that lagged, now that the client has read. It implements conn.Handler.
+func (s *Session) Room() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, sub := range s.lagged {
+		if s.subs[sub.id] == sub { // else the client has closed or replaced it
+			delete(s.subs, sub.id)
+			s.closed(sub.id, lagged)
+		}
+	}
+	s.lagged = nil
+}
+
+func (s *Session) notice(text string) {
+	s.conn.Control(cork.Build(len(text)+16, func(b []byte) []byte { return wire.AppendNotice(b, text) }))
+}
+
+func (s *Session) closed(subID, text string) {
+	s.conn.Control(cork.Build(len(subID)+len(text)+16, func(b []byte) []byte {
+		return wire.AppendClosed(b, subID, text)
+	}))
+}
+
+// answer sends the OK of an EVENT or AUTH.
+func (s *Session) answer(id nostr.ID, reason fault.Reason, msg string, start time.Time) {
+	s.ok(id, reason, msg)
+	s.srv.Metrics.OK(s.ctx, reason, time.Since(start).Seconds())
+}
+
+func (s *Session) ok(id nostr.ID, reason fault.Reason, msg string) {
+	text := fault.FrameText(reason, msg)
+	s.conn.Control(cork.Build(len(text)+88, func(b []byte) []byte {
+		return wire.AppendOK(b, id, fault.Succeeded(reason), text)
+	}))
+}
+
+// jobs runs REQs and COUNTs of a connection, some at a time and the others in order after them.
+type jobs struct {
+	max   int
+	slots chan struct{} // a place for each job that runs or queues
+	wg    sync.WaitGroup
+
+	mu      sync.Mutex
+	running int
+	queue   []func()
+}
+
+func (j *jobs) init(running, total int) {
+	j.max, j.slots = running, make(chan struct{}, total)
+}
+
+// add starts or queues a job. It blocks while as many wait as may, which only happens to a client that
+// replaces subscriptions faster than they open.
+func (j *jobs) add(ctx context.Context, do func()) {
+	select {
+	case j.slots <- struct{}{}:
+	case <-ctx.Done():
+		return
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.running >= j.max {
+		j.queue = append(j.queue, do)
+		return
+	}
+	j.running++
+	j.wg.Go(func() { j.work(do) })
+}
+
+func (j *jobs) work(do func()) {
+	for {
+		do()
+		<-j.slots
+		j.mu.Lock()
+		if len(j.queue) == 0 {
+			j.running--
+			j.queue = nil
+			j.mu.Unlock()
+			return
+		}
+		do = j.queue[0]
+		j.queue[0] = nil
+		j.queue = j.queue[1:]
+		j.mu.Unlock()
+	}
+}
+
+func (j *jobs) wait() { j.wg.Wait() }
+
+// authState is who has authenticated. principal is replaced, never changed.
+type authState struct {
+	challenge string
+	principal atomic.Pointer[commonv1.Principal]
+	failed    bool // only the read loop touches it
+}

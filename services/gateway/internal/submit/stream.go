@@ -1,0 +1,261 @@
+package submit
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/apiary-relay/apiary/pkg/fault"
+	"github.com/apiary-relay/apiary/pkg/telemetry"
+	ingestv1 "github.com/apiary-relay/apiary/proto/gen/apiary/ingest/v1"
+	"github.com/apiary-relay/apiary/services/gateway/internal/replica"
+)
+
+// stream is one Publish stream.
+//
+//	usable ──replica leaves──▶ leaving (no new submissions) ──nothing pending──▶ ended
+//	   └──────────────────────────breaks──────────────────────────────────────────▲
+type stream struct {
+	name string
+	rpc  grpc.BidiStreamingClient[ingestv1.PublishRequest, ingestv1.PublishResponse]
+
+	mu      sync.Mutex
+	ended   bool
+	lastRef uint64
+	queue   []*job          // not sent yet
+	pending map[uint64]*job // sent, by ref
+	wake    chan struct{}   // something is queued, or the state changed
+}
+
+var errLeft = errors.New("replica left and owes nothing")
+
+// enqueue appends j unless the stream has ended.
+func (st *stream) enqueue(j *job) bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.ended {
+		return false
+	}
+	st.queue = append(st.queue, j)
+	st.notify()
+	return true
+}
+
+func (st *stream) notify() {
+	select {
+	case st.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take moves the next batch from the queue to pending. The message is nil when nothing waits.
+func (st *stream) take(cfg Config) *ingestv1.PublishRequest {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	n, bytes := 0, 0
+	for _, j := range st.queue {
+		size := proto.Size(j.Event)
+		if n == cfg.BatchEvents || (n > 0 && bytes+size > cfg.BatchBytes) {
+			break
+		}
+		n, bytes = n+1, bytes+size
+	}
+	if n == 0 {
+		return nil
+	}
+	req := &ingestv1.PublishRequest{Submissions: make([]*ingestv1.Submission, n)}
+	for i, j := range st.queue[:n] {
+		st.lastRef++
+		j.Event.Ref = st.lastRef
+		j.attempts++
+		st.pending[st.lastRef] = j
+		req.Submissions[i] = j.Event
+	}
+	st.queue = slices.Delete(st.queue, 0, n)
+	return req
+}
+
+// settle takes the job of a verdict out of pending.
+func (st *stream) settle(ref uint64) (*job, bool) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	j, ok := st.pending[ref]
+	delete(st.pending, ref)
+	if len(st.pending) == 0 {
+		st.notify()
+	}
+	return j, ok
+}
+
+// expired takes out what is past its deadline. A verdict that comes later finds nothing.
+func (st *stream) expired(now time.Time) []*job {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	var late []*job
+	for ref, j := range st.pending {
+		if now.After(j.deadline) {
+			late = append(late, j)
+			delete(st.pending, ref)
+		}
+	}
+	st.queue = slices.DeleteFunc(st.queue, func(j *job) bool {
+		if now.After(j.deadline) {
+			late = append(late, j)
+			return true
+		}
+		return false
+	})
+	if len(late) > 0 {
+		st.notify() // a leaving stream may owe nothing now
+	}
+	return late
+}
+
+// end closes the containers and returns what was in them: sent jobs in the order of their refs, and
+// jobs that were never sent.
+func (st *stream) end() (sent, unsent []*job) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.ended = true
+	refs := make([]uint64, 0, len(st.pending))
+	for ref := range st.pending {
+		refs = append(refs, ref)
+	}
+	slices.Sort(refs)
+	for _, ref := range refs {
+		sent = append(sent, st.pending[ref])
+	}
+	unsent = st.queue
+	st.pending, st.queue = nil, nil
+	return sent, unsent
+}
+
+func (st *stream) idle() bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return len(st.pending) == 0 && len(st.queue) == 0
+}
+
+// Backoff of opening streams to one replica.
+const (
+	firstBackoff = 50 * time.Millisecond
+	lastBackoff  = 2 * time.Second
+)
+
+// serve keeps a stream to one replica until it leaves the set or ctx ends.
+func (s *Submitter) serve(ctx context.Context, n replica.Node[Client], left <-chan struct{}) {
+	backoff := firstBackoff
+	for {
+		began := time.Now()
+		err := s.stream(ctx, n, left)
+		if ctx.Err() != nil || errors.Is(err, errLeft) {
+			return
+		}
+		s.log.LogAttrs(ctx, slog.LevelWarn, "ingest stream broke",
+			slog.String(telemetry.KeyPeer, n.Name), slog.Any(telemetry.KeyError, err))
+		if time.Since(began) > lastBackoff {
+			backoff = firstBackoff
+		}
+		wait := time.NewTimer(backoff/2 + rand.N(backoff)) //nolint:gosec // jitter
+		backoff = min(2*backoff, lastBackoff)
+		select {
+		case <-wait.C:
+		case <-left:
+			wait.Stop()
+			return
+		case <-ctx.Done():
+			wait.Stop()
+			return
+		}
+	}
+}
+
+// stream opens one stream, uses it until it breaks, and passes on what was left on it.
+func (s *Submitter) stream(ctx context.Context, n replica.Node[Client], left <-chan struct{}) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	rpc, err := n.Client.Publish(ctx)
+	if err != nil {
+		return err
+	}
+	st := &stream{name: n.Name, rpc: rpc, pending: make(map[uint64]*job), wake: make(chan struct{}, 1)}
+	var wg sync.WaitGroup
+	wg.Go(func() { cancel(s.send(ctx, st, left)) })
+	s.add(st)
+	err = s.receive(st)
+	cancel(err)
+	wg.Wait()
+
+	s.forget(st)
+	sent, unsent := st.end()
+	s.retry(ctx, sent)
+	for _, j := range unsent {
+		s.dispatch(j)
+	}
+	return context.Cause(ctx)
+}
+
+// retry sends again what was sent on a stream that broke, each at most once more.
+func (s *Submitter) retry(ctx context.Context, sent []*job) {
+	var again int64
+	patience := time.Now().Add(s.cfg.Patience)
+	for _, j := range sent {
+		if j.attempts >= maxAttempts {
+			j.fail(fault.Overloaded, "")
+			continue
+		}
+		again++
+		j.parkEnd = patience
+		s.dispatch(j)
+	}
+	if again > 0 {
+		s.m.Retried(ctx, again)
+	}
+}
+
+// send sends whatever waits until the stream breaks, or until the replica has left and owes nothing.
+func (s *Submitter) send(ctx context.Context, st *stream, left <-chan struct{}) error {
+	leaving := false
+	for {
+		for req := st.take(s.cfg); req != nil; req = st.take(s.cfg) {
+			if err := st.rpc.Send(req); err != nil {
+				// The receiver learns why; Send only says that it is over.
+				<-ctx.Done()
+				return context.Cause(ctx)
+			}
+		}
+		if leaving && st.idle() {
+			return errLeft
+		}
+		select {
+		case <-st.wake:
+		case <-left:
+			s.remove(st)
+			leaving, left = true, nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// receive settles verdicts until the stream breaks.
+func (s *Submitter) receive(st *stream) error {
+	for {
+		resp, err := st.rpc.Recv()
+		if err != nil {
+			return err
+		}
+		for _, v := range resp.GetVerdicts() {
+			if j, ok := st.settle(v.GetRef()); ok {
+				j.Done(Verdict{Reason: v.GetReason(), Message: v.GetMessage()})
+			}
+		}
+	}
+}
