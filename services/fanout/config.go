@@ -1,0 +1,87 @@
+package fanout
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/apiary-relay/apiary/services/fanout/internal/deliver"
+	"github.com/apiary-relay/apiary/services/fanout/internal/partition"
+)
+
+// Config is what an operator decides about fan-out. Values are bounds; none may be switched off, except
+// the drain grace.
+type Config struct {
+	Partitions    uint32        `help:"Number of partitions; fixed for the life of the cluster." default:"64"`
+	QueueItems    int           `help:"Deliveries that may wait for one gateway." default:"16384"`
+	QueueBytes    int           `help:"Bytes of deliveries that may wait for one gateway." default:"67108864"`
+	MaxHandles    int           `help:"Subscriptions that one gateway may have here." default:"1000000"`
+	IdleGrace     time.Duration `help:"How long a partition is consumed after its last subscription has left." default:"30s"`
+	Watermark     time.Duration `help:"How often gateways are told how far a partition has come." default:"1s"`
+	OpenTimeout   time.Duration `help:"How long a new subscription waits for the bus to be reachable." default:"10s"`
+	RecentIDs     int           `name:"recent-ids" help:"Event ids remembered per partition, to drop what is published twice." default:"8192"`
+	AccessTimeout time.Duration `help:"Longest wait for one answer of search about access." default:"2s"`
+	AccessHold    time.Duration `help:"How long a partition is held while access cannot be decided; then the subscriptions in question are lost." default:"10s"`
+	Replays       int           `help:"Replays that run at a time, for gateways that resume." default:"16"`
+	ReplayTimeout time.Duration `help:"Longest time for one replay." default:"1m"`
+	ReplayItems   int           `help:"Live deliveries held for one gateway and partition during a replay." default:"16384"`
+	ReplayBytes   int           `help:"Bytes of live deliveries held for one gateway and partition during a replay." default:"16777216"`
+	DrainGrace    time.Duration `help:"How long gateways may take to move elsewhere before a node that stops ends their streams." default:"3s"`
+}
+
+// DefaultConfig returns the defaults of the tags.
+func DefaultConfig() Config {
+	return Config{
+		Partitions: 64, QueueItems: 16384, QueueBytes: 64 << 20, MaxHandles: 1_000_000,
+		IdleGrace: 30 * time.Second, Watermark: time.Second, OpenTimeout: 10 * time.Second, RecentIDs: 8192,
+		AccessTimeout: 2 * time.Second, AccessHold: 10 * time.Second,
+		Replays: 16, ReplayTimeout: time.Minute, ReplayItems: 16384, ReplayBytes: 16 << 20,
+		DrainGrace: 3 * time.Second,
+	}
+}
+
+// maxPartitions keeps a typing error from starting millions of goroutines.
+const maxPartitions = 4096
+
+// Validate reports everything that cannot work.
+func (c *Config) Validate() error {
+	var errs []error
+	positive := func(name string, v int64) {
+		if v <= 0 {
+			errs = append(errs, fmt.Errorf("%s must be positive, not %d", name, v))
+		}
+	}
+	positive("partitions", int64(c.Partitions))
+	positive("queue-items", int64(c.QueueItems))
+	positive("queue-bytes", int64(c.QueueBytes))
+	positive("max-handles", int64(c.MaxHandles))
+	positive("idle-grace", int64(c.IdleGrace))
+	positive("watermark", int64(c.Watermark))
+	positive("open-timeout", int64(c.OpenTimeout))
+	positive("recent-ids", int64(c.RecentIDs))
+	positive("access-timeout", int64(c.AccessTimeout))
+	positive("access-hold", int64(c.AccessHold))
+	positive("replays", int64(c.Replays))
+	positive("replay-timeout", int64(c.ReplayTimeout))
+	positive("replay-items", int64(c.ReplayItems))
+	positive("replay-bytes", int64(c.ReplayBytes))
+	if c.Partitions > maxPartitions {
+		errs = append(errs, fmt.Errorf("partitions must be at most %d, not %d", maxPartitions, c.Partitions))
+	}
+	if c.DrainGrace < 0 {
+		errs = append(errs, fmt.Errorf("drain-grace must not be negative, as %s is", c.DrainGrace))
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Config) link() deliver.Limits {
+	return deliver.Limits{Items: c.QueueItems, Bytes: c.QueueBytes, Handles: c.MaxHandles}
+}
+
+func (c *Config) partition() partition.Config {
+	return partition.Config{
+		Partitions: c.Partitions, IdleGrace: c.IdleGrace, WatermarkInterval: c.Watermark, OpenTimeout: c.OpenTimeout,
+		RecentIDs: c.RecentIDs, AccessTimeout: c.AccessTimeout, AccessHold: c.AccessHold,
+		HoldItems: c.ReplayItems, HoldBytes: c.ReplayBytes, ReplayTimeout: c.ReplayTimeout,
+	}
+}

@@ -1,0 +1,63 @@
+package access
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"google.golang.org/grpc"
+
+	"github.com/apiary-relay/apiary/pkg/nostr"
+	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
+)
+
+// MaxKeys is how many keys one question may hold.
+const MaxKeys = 4096
+
+// ErrUndecided says that an answer was not complete.
+var ErrUndecided = errors.New("access is undecided")
+
+// Checker is the one call of search that access needs; the generated client satisfies it.
+type Checker interface {
+	CheckAccess(ctx context.Context, in *searchv1.CheckAccessRequest, opts ...grpc.CallOption) (*searchv1.CheckAccessResponse, error)
+}
+
+// Question asks which keys may read a topic, from a state at least as new as Min.
+type Question struct {
+	Community int64
+	Channel   string
+	Keys      []nostr.PubKey
+	Min       Versions
+}
+
+// Answer says for each key whether it may, from a state of versions At. The state is at least as new as
+// asked for, that is search's promise; At may still be lower than Question.Min, because a channel that was
+// deleted, or made anew since, counts from the beginning.
+type Answer struct {
+	Keys    []nostr.PubKey
+	Allowed []bool
+	At      Versions
+}
+
+// Ask calls search once.
+func Ask(ctx context.Context, c Checker, q Question) (Answer, error) {
+	in := &searchv1.CheckAccessRequest{
+		Community:              q.Community,
+		Channel:                q.Channel,
+		Pubkeys:                make([][]byte, len(q.Keys)),
+		MinCommunityAclVersion: q.Min.Community,
+		MinChannelAclVersion:   q.Min.Channel,
+	}
+	for i := range q.Keys {
+		in.Pubkeys[i] = q.Keys[i][:]
+	}
+	out, err := c.CheckAccess(ctx, in)
+	if err != nil {
+		return Answer{}, fmt.Errorf("check access: %w", err)
+	}
+	if len(out.GetAllowed()) != len(q.Keys) {
+		return Answer{}, fmt.Errorf("check access of %d keys: %w", len(q.Keys), ErrUndecided)
+	}
+	at := Versions{Community: out.GetCommunityAclVersion(), Channel: out.GetChannelAclVersion()}
+	return Answer{Keys: q.Keys, Allowed: out.GetAllowed(), At: at}, nil
+}

@@ -1,0 +1,11 @@
+// Package access decides who may get an event, without a lookup per delivery (P4, P5).
+//
+// It owns the verdicts of a topic: for every key subscribed there, whether it may read the topic and
+// under which access versions search said so. A verdict is good for an envelope when it is at least as
+// new as the versions the envelope was committed under; an older or missing one must be asked for before
+// delivering. It also owns the rule of the kinds that go to their parties only, which the event itself
+// decides.
+//
+// What is not known is not allowed. A Topic has one owner: no lock, no I/O; Ask is the only function
+// that calls search, blocks, and may run on any goroutine, because it touches no Topic.
+package access

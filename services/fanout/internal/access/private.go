@@ -1,0 +1,41 @@
+package access
+
+import (
+	"slices"
+
+	"github.com/apiary-relay/apiary/pkg/nostr"
+)
+
+// Kinds that go to their parties only.
+const (
+	kindDirectMessage     nostr.Kind = 4     // NIP-04
+	kindEphemeralGiftWrap nostr.Kind = 21059 // NIP-59, not stored
+)
+
+// IsPrivate reports whether events of the kind go only to their author and to those whom a p tag names:
+// gift wraps (NIP-59) and direct messages (NIP-04).
+func IsPrivate(k nostr.Kind) bool {
+	return k == nostr.KindGiftWrap || k == kindDirectMessage || k == kindEphemeralGiftWrap
+}
+
+// Parties are who may get one private event.
+type Parties map[nostr.PubKey]struct{}
+
+// PartiesOf returns the author and the recipients of an event. p tags that name no key name nobody.
+func PartiesOf(e *nostr.Event) Parties {
+	parties := Parties{e.PubKey: {}}
+	for t := range e.Tags.All("p") {
+		if key, err := nostr.ParsePubKey(t.Value()); err == nil {
+			parties[key] = struct{}{}
+		}
+	}
+	return parties
+}
+
+// Include reports whether one of the keys is a party.
+func (p Parties) Include(keys []nostr.PubKey) bool {
+	return slices.ContainsFunc(keys, func(k nostr.PubKey) bool {
+		_, ok := p[k]
+		return ok
+	})
+}

@@ -1,0 +1,74 @@
+package index
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/apiary-relay/apiary/pkg/nostr"
+)
+
+const subscriptions = 10_000
+
+func numbered(n int) nostr.PubKey {
+	var k nostr.PubKey
+	binary.BigEndian.PutUint64(k[:], uint64(n))
+	return k
+}
+
+// BenchmarkMatch shows that the cost follows the matches: 10,000 subscriptions on one topic, of which
+// few or all match.
+func BenchmarkMatch(b *testing.B) {
+	event := &nostr.Event{
+		PubKey: numbered(7), Kind: nostr.KindChat, CreatedAt: 1,
+		Tags: nostr.Tags{{"h", "hive"}, {"p", numbered(7).String()}, {"e", "root"}},
+	}
+	hive := nostr.TagCondition{Name: 'h', Values: []string{"hive"}}
+	cases := []struct {
+		name   string
+		want   int
+		filter func(n int) nostr.Filter
+	}{
+		{"few/mentions", 1, func(n int) nostr.Filter {
+			return nostr.Filter{Tags: []nostr.TagCondition{hive, {Name: 'p', Values: []string{numbered(n).String()}}}}
+		}},
+		{"few/authors", 1, func(n int) nostr.Filter {
+			return nostr.Filter{Authors: []nostr.PubKey{numbered(n)}, Kinds: []nostr.Kind{nostr.KindChat}}
+		}},
+		{"few/other-kind-of-one-author", 1, func(n int) nostr.Filter {
+			return nostr.Filter{Authors: []nostr.PubKey{numbered(7)}, Kinds: []nostr.Kind{nostr.KindChat + nostr.Kind(n)}}
+		}},
+		{"many/kind", subscriptions, func(int) nostr.Filter {
+			return nostr.Filter{Kinds: []nostr.Kind{nostr.KindChat, nostr.KindReaction}, Tags: []nostr.TagCondition{hive}}
+		}},
+		{"many/everything", subscriptions, func(int) nostr.Filter { return nostr.Filter{} }},
+	}
+	for _, c := range cases {
+		b.Run(c.name, func(b *testing.B) {
+			x := New[int]()
+			for n := range subscriptions {
+				x.Add(n, []nostr.Filter{c.filter(n)})
+			}
+			var matched []int
+			b.ReportAllocs()
+			for b.Loop() {
+				matched = x.Match(event, matched[:0])
+			}
+			require.Len(b, matched, c.want)
+		})
+	}
+}
+
+// BenchmarkChurn is one subscription coming and going among many.
+func BenchmarkChurn(b *testing.B) {
+	x := New[int]()
+	for n := range subscriptions {
+		x.Add(n, []nostr.Filter{{Kinds: []nostr.Kind{nostr.KindChat}}})
+	}
+	f := []nostr.Filter{{Kinds: []nostr.Kind{nostr.KindChat, nostr.KindReaction}}}
+	b.ReportAllocs()
+	for b.Loop() {
+		x.Remove(x.Add(-1, f))
+	}
+}

@@ -1,0 +1,151 @@
+package partition
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/apiary-relay/apiary/pkg/fault"
+	"github.com/apiary-relay/apiary/pkg/nostr"
+	commonv1 "github.com/apiary-relay/apiary/proto/gen/apiary/common/v1"
+	"github.com/apiary-relay/apiary/services/fanout/internal/access"
+	"github.com/apiary-relay/apiary/services/fanout/internal/position"
+)
+
+// decision is an envelope that matched and whose recipients may have to be decided upon.
+type decision struct {
+	envelope *commonv1.Envelope
+	at       position.Position
+	parts    []part
+	ctx      context.Context // with the span, for what the decision calls
+	span     trace.Span
+	// since is when it had to wait first; zero while it has not.
+	since time.Time
+}
+
+// part is those recipients whose access is decided by the same topic.
+type part struct {
+	topic    *access.Topic
+	versions access.Versions
+	subs     []*subscription
+	// grants are those of subs, in order; nil when they are the subscriptions' own.
+	grants [][]*access.Grant
+	// settled are verdicts that hold for this envelope only: search has answered from a state that is new
+	// enough although its versions are lower.
+	settled map[nostr.PubKey]bool
+}
+
+// channelPart is for global subscriptions that match a channel's state: they need access to the channel.
+// That is asked for each time, because it is rare and the channel may belong to another partition.
+func channelPart(key topicKey, e *nostr.Event, versions access.Versions, subs []*subscription) part {
+	channel := key.channel
+	if channel == "" {
+		channel = e.DTag()
+	}
+	t := access.NewTopic(key.community, channel)
+	pt := part{topic: t, versions: versions, subs: subs, grants: make([][]*access.Grant, len(subs))}
+	for i, s := range subs {
+		pt.grants[i] = make([]*access.Grant, len(s.Keys))
+		for j, k := range s.Keys {
+			pt.grants[i][j] = t.Acquire(k)
+		}
+	}
+	return pt
+}
+
+func (pt *part) grantsOf(i int) []*access.Grant {
+	if pt.grants != nil {
+		return pt.grants[i]
+	}
+	return pt.subs[i].grants
+}
+
+// verdict says whether the i-th recipient may get the envelope, and whether that is known. Who acts with
+// several keys may read what one of them may.
+func (pt *part) verdict(i int) (allowed, known bool) {
+	known = true
+	for _, g := range pt.grantsOf(i) {
+		ok, settled := pt.settled[g.Key()]
+		switch {
+		case g.Fresh(pt.versions):
+			ok = g.Allowed()
+		case !settled:
+			known = false
+		}
+		if ok {
+			return true, true
+		}
+	}
+	return false, known
+}
+
+// undecided returns the recipients that are not decided upon, and their stale grants.
+func (pt *part) undecided() (must []*access.Grant, open []*subscription) {
+	for i, s := range pt.subs {
+		if s.gone {
+			continue
+		}
+		if _, known := pt.verdict(i); known {
+			continue
+		}
+		open = append(open, s)
+		for _, g := range pt.grantsOf(i) {
+			if _, settled := pt.settled[g.Key()]; !settled && !g.Fresh(pt.versions) {
+				must = append(must, g)
+			}
+		}
+	}
+	return must, open
+}
+
+// settle takes over an answer that does not age like others, for the part that asked for it.
+func (d *decision) settle(l landing) {
+	for i := range d.parts {
+		pt := &d.parts[i]
+		if pt.topic != l.topic || !l.question.Min.Covers(pt.versions) || l.answer.At.Covers(pt.versions) {
+			continue
+		}
+		if pt.settled == nil {
+			pt.settled = make(map[nostr.PubKey]bool, len(l.answer.Keys))
+		}
+		for n, key := range l.answer.Keys {
+			pt.settled[key] = l.answer.Allowed[n]
+		}
+	}
+}
+
+// decide reports whether it is known for every recipient whether it is allowed. If not, search is asked;
+// when the hold is over, those for whom it is not known are lost.
+func (p *Partition) decide(ctx context.Context, d *decision) bool {
+	for i := range d.parts {
+		pt := &d.parts[i]
+		must, open := pt.undecided()
+		switch {
+		case len(open) == 0:
+		case !d.since.IsZero() && time.Since(d.since) >= p.cfg.AccessHold:
+			for _, s := range open {
+				p.lose(ctx, s, fault.Overloaded, "access could not be decided", dropUndecided)
+			}
+		default:
+			if d.since.IsZero() {
+				d.since = time.Now()
+			}
+			p.ask(d.ctx, pt.topic, pt.versions, must)
+			return false
+		}
+	}
+	if !d.since.IsZero() {
+		p.deps.Metrics.hold.Record(ctx, time.Since(d.since).Seconds())
+	}
+	return true
+}
+
+// end closes the span.
+func (d *decision) end(recipients int) {
+	if d.span != nil {
+		d.span.SetAttributes(attribute.Int("recipients", recipients))
+		d.span.End()
+	}
+}
