@@ -1,7 +1,9 @@
 // Package nostr is the vocabulary of the protocol: events, tags, kinds, filters, keys, canonical ids
 // and BIP-340 signatures (NIP-01). It owns what an event is and when a filter matches it.
 //
-// It is pure: no I/O, no clock, no logging, no goroutines, and it must stay so; decoding of frames is
+// Verifying is the costly part: Event.Verify takes one event, VerifyEach a batch of them for less each.
+//
+// It is pure: no I/O but the system's random source, no clock, no logging, no goroutines, and it must stay so; decoding of frames is
 // in nostr/wire, authentication events are judged in nostr/auth. All functions are safe for concurrent
 // use; values are plain data and belong to whoever holds them. An Event or Filter that several
 // goroutines can see must not be changed any more.

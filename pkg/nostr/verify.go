@@ -33,7 +33,8 @@ func (e *Event) CheckSignature() error {
 }
 
 // Verify checks the id, then the signature. The error is ErrBadID or ErrBadSignature. It allocates
-// nothing in the steady state, never blocks and takes some 100 µs of CPU, so run it in a bounded pool.
+// nothing in the steady state, never blocks and takes some 150 µs of CPU, so it belongs into a bounded
+// pool; VerifyEach does many events for less.
 func (e *Event) Verify() error {
 	if err := e.CheckID(); err != nil {
 		return err
