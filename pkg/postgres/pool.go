@@ -16,7 +16,7 @@ import (
 
 // Config is one service's connection to Postgres.
 type Config struct {
-	URL              config.Secret `help:"Postgres URL (postgres://user:password@host:5432/database). The user must be a member of the service roles." default:"postgres://localhost:5432/apiary"`
+	URL              config.Secret `help:"Postgres URL (postgres://user:password@host:5432/database). The user must be a member of the service roles." default:"postgres://localhost:5432/apiary" env:"APIARY_POSTGRES_URL,DATABASE_URL"`
 	Role             string        `help:"Role taken with SET ROLE on every connection; empty keeps the user's own rights."`
 	MaxConns         int32         `help:"Most connections in the pool." default:"10"`
 	StatementTimeout time.Duration `help:"Longest time one statement may run; 0 is no limit." default:"10s"`
