@@ -123,8 +123,8 @@ func (b *Bus) natsOptions(ctx context.Context, cfg Config, opts Options) []nats.
 		nats.ReconnectBufSize(-1), // fail at once: the outbox keeps what was not published
 		nats.PingInterval(cfg.PingInterval),
 		nats.MaxPingsOutstanding(pingsOutstanding),
-		nats.ConnectHandler(func(c *nats.Conn) { b.connected(ctx, c, "connected to bus") }),
-		nats.ReconnectHandler(func(c *nats.Conn) { b.connected(ctx, c, "connected to bus again") }),
+		nats.ConnectHandler(func(c *nats.Conn) { b.connected(ctx, c) }),
+		nats.ReconnectHandler(func(c *nats.Conn) { b.connected(ctx, c) }),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil { // nil is our own Close
 				b.log.LogAttrs(ctx, slog.LevelWarn, "lost the bus", slog.Any("error", err))
@@ -153,10 +153,10 @@ func (b *Bus) natsOptions(ctx context.Context, cfg Config, opts Options) []nats.
 }
 
 // connected runs in the driver's goroutine, perhaps before Connect has returned.
-func (b *Bus) connected(ctx context.Context, conn *nats.Conn, what string) {
+func (b *Bus) connected(ctx context.Context, conn *nats.Conn) {
 	b.generation.Add(1)
 	b.metrics.connects.Add(ctx, 1)
-	b.log.LogAttrs(ctx, slog.LevelInfo, what, slog.String("server", conn.ConnectedServerName()))
+	b.log.LogAttrs(ctx, slog.LevelInfo, "connected to bus", slog.String("server", conn.ConnectedServerName()))
 	b.announce()
 }
 
@@ -192,6 +192,26 @@ func (b *Bus) awaitConnection(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
+	}
+}
+
+// untilChanged returns a context that ends with errAgain at the next change of the connection. release
+// has to be called.
+func (b *Bus) untilChanged(ctx context.Context) (_ context.Context, release func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	changed := b.Changed()
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		select {
+		case <-changed:
+			cancel(errAgain)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() {
+		cancel(nil)
+		<-watched
 	}
 }
 

@@ -80,7 +80,10 @@ type durable struct {
 	handle func(context.Context, []Msg) error
 }
 
-func (d *durable) session(ctx context.Context) error {
+// session fetches and processes until the connection changes or something fails.
+func (d *durable) session(parent context.Context) error {
+	ctx, release := d.bus.untilChanged(parent)
+	defer release()
 	state, err := d.bus.StreamState(ctx, d.cfg.Stream)
 	if err != nil {
 		return err
@@ -97,7 +100,8 @@ func (d *durable) session(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := d.process(ctx, state.Epoch, batch); err != nil {
+		// The handler's work goes on when the connection is lost; only the acknowledgement is then in vain.
+		if err := d.process(parent, state.Epoch, batch); err != nil {
 			return err
 		}
 	}
@@ -165,7 +169,7 @@ func (d *durable) process(ctx context.Context, epoch uint64, batch []jetstream.M
 				slog.String("consumer", d.cfg.Name), slog.Int("messages", len(batch)), slog.Duration("delay", delay), slog.Any("error", err))
 		}
 		for _, msg := range batch {
-			_ = msg.NakWithDelay(delay) //nolint:errcheck // otherwise they come again after AckWait
+			_ = msg.NakWithDelay(delay) // otherwise they come again after AckWait
 		}
 		if errors.Is(err, ErrStop) {
 			return ErrStop

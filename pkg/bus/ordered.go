@@ -170,20 +170,9 @@ func pause(ctx context.Context, d time.Duration) error {
 func (o *ordered) session(ctx context.Context) error {
 	// A connection made during the session may have cost messages on the way, and the server may have
 	// forgotten the consumer.
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	generation, changed := o.bus.generation.Load(), o.bus.Changed()
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		select {
-		case <-changed:
-			cancel(errAgain)
-		case <-ctx.Done():
-		}
-	}()
-	defer func() { cancel(nil); <-watched }()
-
+	generation := o.bus.generation.Load()
+	ctx, release := o.bus.untilChanged(ctx)
+	defer release()
 	before, err := o.bus.StreamState(ctx, o.stream)
 	if err != nil {
 		return err

@@ -80,9 +80,16 @@ func (b *Bus) EnsureStreams(ctx context.Context, opts StreamOptions) error {
 func (b *Bus) ensureStream(ctx context.Context, want jetstream.StreamConfig) error {
 	stream, err := b.js.Stream(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		stream, err = b.js.CreateStream(ctx, want)
-		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another process made it just now, otherwise
-			stream, err = b.js.Stream(ctx, want.Name)
+		var refused error
+		stream, refused = b.js.CreateStream(ctx, want)
+		if refused != nil {
+			// Perhaps because another process made it just now, with other properties; the server has several
+			// ways to say so. If it is still not there, the refusal is what matters.
+			if stream, err = b.js.Stream(ctx, want.Name); errors.Is(err, jetstream.ErrStreamNotFound) {
+				err = refused
+			}
+		} else {
+			err = nil
 		}
 	}
 	if err != nil {

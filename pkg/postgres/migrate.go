@@ -82,7 +82,7 @@ func withProvider(ctx context.Context, url string, use func(*goose.Provider) err
 	conn.RuntimeParams["application_name"] = "apiary-migrate"
 	conn.RuntimeParams["lock_timeout"] = migrationLockTimeout
 	db := stdlib.OpenDB(*conn)
-	defer db.Close()
+	defer db.Close() //nolint:errcheck // nothing depends on a clean goodbye
 	// An unreachable server should be named as such, not as a failed lock.
 	if err := db.PingContext(ctx); err != nil {
 		return fmt.Errorf("reach postgres: %w", err)

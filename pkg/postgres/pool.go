@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -32,7 +33,7 @@ func (c *Config) Validate() error {
 	case c.MaxConns < 1:
 		return fmt.Errorf("max-conns must be at least 1, not %d", c.MaxConns)
 	case c.StatementTimeout < 0, c.LockTimeout < 0, c.IdleTxTimeout < 0, c.ConnectTimeout <= 0:
-		return fmt.Errorf("timeouts must not be negative, and connect-timeout must be positive")
+		return errors.New("timeouts must not be negative, and connect-timeout must be positive")
 	}
 	return nil
 }
@@ -75,7 +76,7 @@ func NewPool(ctx context.Context, cfg Config, opts PoolOptions) (*pgxpool.Pool, 
 	}
 	if opts.TracerProvider != nil {
 		pc.ConnConfig.Tracer = otelpgx.NewTracer(otelpgx.WithTracerProvider(opts.TracerProvider),
-			otelpgx.WithTrimSQLInSpanName(), otelpgx.WithDisableConnectionDetailsInAttributes())
+			otelpgx.WithDisableConnectionDetailsInAttributes())
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, pc)
 	if err != nil {

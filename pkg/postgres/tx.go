@@ -53,7 +53,7 @@ func inTxOnce(ctx context.Context, db Beginner, opts pgx.TxOptions, fn func(tx p
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
-		_ = tx.Rollback(ctx) //nolint:errcheck // pgx has closed the connection if this fails
+		_ = tx.Rollback(ctx) // pgx has closed the connection if this fails
 	}()
 	if err := fn(tx); err != nil {
 		return err

@@ -134,10 +134,10 @@ func runCommand(ctx context.Context, command []string, url string, signals <-cha
 	for {
 		select {
 		case s := <-signals:
-			_ = cmd.Process.Signal(s) //nolint:errcheck // it has ended just now
+			_ = cmd.Process.Signal(s) // it may have ended just now
 			kill = time.After(killAfter)
 		case <-kill:
-			_ = cmd.Process.Kill() //nolint:errcheck // it has ended just now
+			_ = cmd.Process.Kill() // it may have ended just now
 		case err := <-waited:
 			return exitCode(cmd.ProcessState, err)
 		}

@@ -153,7 +153,7 @@ func (s *Server) shutdown() {
 // logger is how the server logs.
 type logger struct {
 	log *slog.Logger
-	ctx context.Context //nolint:containedctx // the server's log lines have no context of their own
+	ctx context.Context // the server's log lines have no context of their own
 	// failed takes the first fatal error.
 	failed chan<- string
 }

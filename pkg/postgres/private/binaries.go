@@ -53,7 +53,7 @@ func Find(ctx context.Context) ([]Binaries, error) {
 		dirs = append(dirs, filepath.Dir(path))
 	}
 	if path, err := exec.LookPath("pg_config"); err == nil {
-		if out, err := exec.CommandContext(ctx, path, "--bindir").Output(); err == nil {
+		if out, err := exec.CommandContext(ctx, path, "--bindir").Output(); err == nil { //nolint:gosec // found on the PATH by its name
 			dirs = append(dirs, strings.TrimSpace(string(out)))
 		}
 	}
@@ -85,11 +85,11 @@ func usable(ctx context.Context, dirs []string, known []Binaries) []Binaries {
 	var list []Binaries
 	for _, dir := range dirs {
 		// A link on the PATH leads to the directory that has the other programs too.
-		real, err := filepath.EvalSymlinks(filepath.Join(dir, "postgres"))
+		path, err := filepath.EvalSymlinks(filepath.Join(dir, "postgres"))
 		if err != nil {
 			continue
 		}
-		dir = filepath.Dir(real)
+		dir = filepath.Dir(path)
 		same := func(b Binaries) bool { return b.Dir == dir }
 		if slices.ContainsFunc(known, same) || slices.ContainsFunc(list, same) {
 			continue
@@ -97,7 +97,7 @@ func usable(ctx context.Context, dirs []string, known []Binaries) []Binaries {
 		if info, err := os.Stat(filepath.Join(dir, "initdb")); err != nil || info.Mode()&0o111 == 0 {
 			continue
 		}
-		if major := majorVersion(ctx, real); major >= MinMajor {
+		if major := majorVersion(ctx, path); major >= MinMajor {
 			list = append(list, Binaries{Dir: dir, Major: major})
 		}
 	}
@@ -106,7 +106,7 @@ func usable(ctx context.Context, dirs []string, known []Binaries) []Binaries {
 
 // majorVersion asks a postgres binary, 0 if it does not say.
 func majorVersion(ctx context.Context, path string) int {
-	out, err := exec.CommandContext(ctx, path, "--version").Output() //nolint:gosec // the machine's own binary
+	out, err := exec.CommandContext(ctx, path, "--version").Output()
 	if err != nil {
 		return 0
 	}

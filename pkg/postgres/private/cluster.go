@@ -130,7 +130,7 @@ func start(ctx context.Context, cfg Config, dir *datadir.Dir, installed []Binari
 
 // readMajor returns the major version of the data, 0 if there is none yet.
 func readMajor(pgdata string) (int, error) {
-	content, err := os.ReadFile(filepath.Join(pgdata, "PG_VERSION"))
+	content, err := os.ReadFile(filepath.Join(pgdata, "PG_VERSION")) //nolint:gosec // in our own directory
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}
@@ -229,7 +229,7 @@ func launch(ctx context.Context, cfg Config, bin Binaries, acct account, pgdata,
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	for {
-		server, err := startProcess(bin, acct, pgdata, arguments(cfg, pgdata, run), cfg.Log)
+		server, err := startProcess(ctx, bin, acct, pgdata, arguments(cfg, pgdata, run), cfg.Log)
 		if err != nil {
 			return nil, fmt.Errorf("start postgres as %s: %w", acct.name, err)
 		}
@@ -282,7 +282,7 @@ func ensureDatabase(ctx context.Context, adminURL, name string) error {
 	if err != nil {
 		return fmt.Errorf("connect to the private postgres: %w", err)
 	}
-	defer conn.Close(context.WithoutCancel(ctx))
+	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing depends on a clean goodbye
 	var exists bool
 	if err := conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)`, name).Scan(&exists); err != nil {
 		return fmt.Errorf("look for database %s: %w", name, err)

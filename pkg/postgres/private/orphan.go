@@ -30,7 +30,7 @@ type pidFile struct {
 }
 
 func readPIDFile(pgdata string) (pidFile, error) {
-	content, err := os.ReadFile(filepath.Join(pgdata, "postmaster.pid"))
+	content, err := os.ReadFile(filepath.Join(pgdata, "postmaster.pid")) //nolint:gosec // in our own directory
 	if err != nil {
 		return pidFile{}, err
 	}
@@ -108,9 +108,9 @@ func isServer(ctx context.Context, pid int, pgdata string) bool {
 		if err != nil {
 			return false // it has ended
 		}
-		real, err := filepath.EvalSymlinks(pgdata)
-		return err == nil && cwd == real
+		resolved, err := filepath.EvalSymlinks(pgdata)
+		return err == nil && cwd == resolved
 	}
-	out, err := exec.CommandContext(ctx, "ps", "-o", "command=", "-p", strconv.Itoa(pid)).Output()
+	out, err := exec.CommandContext(ctx, "ps", "-o", "command=", "-p", strconv.Itoa(pid)).Output() //nolint:gosec // a number
 	return err == nil && strings.Contains(string(out), "postgres") && strings.Contains(string(out), "-D "+pgdata)
 }

@@ -37,14 +37,14 @@ type process struct {
 }
 
 // startProcess starts the server and returns at once.
-func startProcess(b Binaries, a account, dir string, args []string, log *slog.Logger) (*process, error) {
+func startProcess(ctx context.Context, b Binaries, a account, dir string, args []string, log *slog.Logger) (*process, error) {
 	//nolint:gosec // The arguments are this package's own.
 	cmd := exec.Command(b.command("postgres"), args...) //nolint:noctx // the server is stopped by signals, in Stop
 	cmd.Dir = dir
 	cmd.Env = b.environment()
 	cmd.SysProcAttr = serverAttr(a.credential())
 	cmd.WaitDelay = drainWait
-	said := &logWriter{log: log}
+	said := &logWriter{log: log, ctx: context.WithoutCancel(ctx)}
 	cmd.Stderr = said
 	p := &process{done: make(chan struct{}), said: said}
 	started := make(chan error, 1)
@@ -80,13 +80,13 @@ func (p *process) stop(ctx context.Context) {
 	if p.signalled(ctx, syscall.SIGQUIT) {
 		return
 	}
-	_ = p.process.Kill() //nolint:errcheck // it has ended just now
+	_ = p.process.Kill() // it may have ended just now
 	<-p.done
 }
 
 // signalled sends s and reports whether the server ended before ctx did.
 func (p *process) signalled(ctx context.Context, s syscall.Signal) bool {
-	_ = p.process.Signal(s) //nolint:errcheck // it has ended already
+	_ = p.process.Signal(s) // it may have ended already
 	select {
 	case <-p.done:
 		return true
@@ -99,6 +99,7 @@ func (p *process) signalled(ctx context.Context, s syscall.Signal) bool {
 // tail may be called by any.
 type logWriter struct {
 	log *slog.Logger
+	ctx context.Context // another process's lines have none of their own
 
 	mu      sync.Mutex
 	partial []byte
@@ -145,7 +146,7 @@ func (w *logWriter) emitLocked() {
 	case "FATAL", "WARNING":
 		level = slog.LevelWarn
 	}
-	w.log.LogAttrs(context.Background(), level, "postgres", slog.String("text", line)) //nolint:forbidigo // a log line of another process has no context
+	w.log.LogAttrs(w.ctx, level, "postgres", slog.String("text", line))
 }
 
 // tail returns the last lines Postgres wrote.

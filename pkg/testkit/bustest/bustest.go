@@ -38,36 +38,36 @@ type Option func(*Server)
 func Listening() Option { return func(s *Server) { s.listen = "127.0.0.1:0" } }
 
 // New starts a server that has no streams yet.
-func New(t testing.TB, opts ...Option) *Server {
-	t.Helper()
-	s := &Server{dir: t.TempDir()}
+func New(tb testing.TB, opts ...Option) *Server {
+	tb.Helper()
+	s := &Server{dir: tb.TempDir()}
 	for _, opt := range opts {
 		opt(s)
 	}
-	s.Restart(t)
-	t.Cleanup(func() { s.Stop(t) })
+	s.Restart(tb)
+	tb.Cleanup(func() { s.Stop(tb) })
 	return s
 }
 
 // Connect returns a new connection to the server.
-func (s *Server) Connect(t testing.TB) *bus.Bus {
-	t.Helper()
-	return s.ConnectWith(t, Config())
+func (s *Server) Connect(tb testing.TB) *bus.Bus {
+	tb.Helper()
+	return s.ConnectWith(tb, Config())
 }
 
 // ConnectWith is Connect with a configuration of the test's; its URL is used only when it is not empty,
 // for instance to go through a proxy.
-func (s *Server) ConnectWith(t testing.TB, cfg bus.Config) *bus.Bus {
-	t.Helper()
-	opts := bus.Options{Name: t.Name(), Log: slog.New(slog.DiscardHandler)}
+func (s *Server) ConnectWith(tb testing.TB, cfg bus.Config) *bus.Bus {
+	tb.Helper()
+	opts := bus.Options{Name: tb.Name(), Log: slog.New(slog.DiscardHandler)}
 	if !cfg.URL.IsSet() {
 		opts.InProcess = s
 	}
-	b, err := bus.Connect(t.Context(), cfg, opts)
+	b, err := bus.Connect(tb.Context(), cfg, opts)
 	if err != nil {
-		t.Fatalf("connect to nats: %v", err)
+		tb.Fatalf("connect to nats: %v", err)
 	}
-	t.Cleanup(b.Close)
+	tb.Cleanup(b.Close)
 	return b
 }
 
@@ -95,43 +95,43 @@ func (s *Server) URL() string {
 }
 
 // Stop stops the server; its data stays. Stopping a stopped server does nothing.
-func (s *Server) Stop(t testing.TB) {
-	t.Helper()
+func (s *Server) Stop(tb testing.TB) {
+	tb.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.current == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), stopTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), stopTimeout)
 	defer cancel()
 	if err := s.current.Stop(ctx); err != nil {
-		t.Fatalf("stop nats: %v", err)
+		tb.Fatalf("stop nats: %v", err)
 	}
 	s.current = nil
 }
 
 // Restart starts the server again on the same data and port; a server that runs is stopped first.
-func (s *Server) Restart(t testing.TB) {
-	t.Helper()
-	s.Stop(t)
-	s.start(t, s.dir)
+func (s *Server) Restart(tb testing.TB) {
+	tb.Helper()
+	s.Stop(tb)
+	s.start(tb, s.dir)
 }
 
 // RestartEmpty is Restart on no data, as after the loss of a disk.
-func (s *Server) RestartEmpty(t testing.TB) {
-	t.Helper()
-	s.Stop(t)
-	s.dir = t.TempDir()
-	s.start(t, s.dir)
+func (s *Server) RestartEmpty(tb testing.TB) {
+	tb.Helper()
+	s.Stop(tb)
+	s.dir = tb.TempDir()
+	s.start(tb, s.dir)
 }
 
-func (s *Server) start(t testing.TB, dir string) {
-	t.Helper()
+func (s *Server) start(tb testing.TB, dir string) {
+	tb.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	server, err := embedded.Start(t.Context(), embedded.Config{StoreDir: dir, Listen: s.listen, Log: slog.New(slog.DiscardHandler)})
+	server, err := embedded.Start(tb.Context(), embedded.Config{StoreDir: dir, Listen: s.listen, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
-		t.Fatalf("start nats: %v", err)
+		tb.Fatalf("start nats: %v", err)
 	}
 	s.current = server
 	if s.listen != "" {
@@ -140,18 +140,18 @@ func (s *Server) start(t testing.TB, dir string) {
 }
 
 // NewBus starts a server, connects to it and makes the streams.
-func NewBus(t testing.TB) *bus.Bus {
-	t.Helper()
-	b := New(t).Connect(t)
-	EnsureStreams(t, b)
+func NewBus(tb testing.TB) *bus.Bus {
+	tb.Helper()
+	b := New(tb).Connect(tb)
+	EnsureStreams(tb, b)
 	return b
 }
 
 // EnsureStreams makes the streams, small ones.
-func EnsureStreams(t testing.TB, b *bus.Bus) {
-	t.Helper()
-	err := b.EnsureStreams(t.Context(), bus.StreamOptions{EventsMaxBytes: 64 << 20, EphemeralMaxBytes: 16 << 20})
+func EnsureStreams(tb testing.TB, b *bus.Bus) {
+	tb.Helper()
+	err := b.EnsureStreams(tb.Context(), bus.StreamOptions{EventsMaxBytes: 64 << 20, EphemeralMaxBytes: 16 << 20})
 	if err != nil {
-		t.Fatalf("make streams: %v", err)
+		tb.Fatalf("make streams: %v", err)
 	}
 }

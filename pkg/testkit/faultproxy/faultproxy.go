@@ -33,7 +33,7 @@ type Proxy struct {
 	listener *net.TCPListener
 	network  string
 	target   string
-	ctx      context.Context //nolint:containedctx // the root of all connections, ended by the test's clean-up
+	ctx      context.Context // the root of all connections, ended by the test's clean-up
 	running  sync.WaitGroup
 
 	mu      sync.Mutex
@@ -45,8 +45,8 @@ type Proxy struct {
 
 // New starts a proxy on a free loopback port. target is host:port, or the absolute path of a unix socket;
 // nobody need listen there yet.
-func New(t testing.TB, target string) *Proxy {
-	t.Helper()
+func New(tb testing.TB, target string) *Proxy {
+	tb.Helper()
 	p := &Proxy{network: "tcp", target: target, changed: make(chan struct{}), links: make(map[*link]func())}
 	if filepath.IsAbs(target) {
 		p.network = "unix"
@@ -54,12 +54,12 @@ func New(t testing.TB, target string) *Proxy {
 	var err error
 	p.listener, err = net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
-		t.Fatalf("start proxy: %v", err)
+		tb.Fatalf("start proxy: %v", err)
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ctx, cancel := context.WithCancel(context.WithoutCancel(tb.Context()))
 	p.ctx = ctx
 	p.running.Go(p.accept)
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		cancel()
 		p.listener.Close() //nolint:errcheck // it is only to stop accepting
 		p.Cut()

@@ -93,7 +93,7 @@ func TestForwardsAndPassesTheEndOn(t *testing.T) {
 
 func TestUnixTarget(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp("", "proxy")
+	dir, err := os.MkdirTemp("", "proxy") //nolint:usetesting // the path of a socket has to be short
 	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	path := filepath.Join(dir, "s")

@@ -10,7 +10,7 @@ import (
 // link is one connection through the proxy.
 type link struct {
 	proxy  *Proxy
-	ctx    context.Context //nolint:containedctx // the connection's own root
+	ctx    context.Context // the connection's own root
 	client *net.TCPConn
 }
 

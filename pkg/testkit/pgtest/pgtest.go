@@ -38,70 +38,70 @@ const (
 var databases sync.Map // testing.TB -> string
 
 // New returns a pool of superuser connections to the test's database.
-func New(t testing.TB) *pgxpool.Pool {
-	t.Helper()
-	return NewAs(t, "")
+func New(tb testing.TB) *pgxpool.Pool {
+	tb.Helper()
+	return NewAs(tb, "")
 }
 
 // NewAs returns a pool like New whose connections have taken a role, such as "apiary_search".
-func NewAs(t testing.TB, role string) *pgxpool.Pool {
-	t.Helper()
-	cfg := Config(t)
+func NewAs(tb testing.TB, role string) *pgxpool.Pool {
+	tb.Helper()
+	cfg := Config(tb)
 	cfg.Role = role
-	pool, err := postgres.NewPool(t.Context(), cfg, postgres.PoolOptions{})
+	pool, err := postgres.NewPool(tb.Context(), cfg, postgres.PoolOptions{})
 	if err != nil {
-		t.Fatalf("make pool: %v", err)
+		tb.Fatalf("make pool: %v", err)
 	}
-	t.Cleanup(pool.Close)
+	tb.Cleanup(pool.Close)
 	return pool
 }
 
 // Config returns the configuration of a service on the test's database, without a role.
-func Config(t testing.TB) postgres.Config {
-	t.Helper()
+func Config(tb testing.TB) postgres.Config {
+	tb.Helper()
 	return postgres.Config{
-		URL: config.NewSecret(URL(t)), MaxConns: poolConns, StatementTimeout: 30 * time.Second, LockTimeout: 30 * time.Second,
+		URL: config.NewSecret(URL(tb)), MaxConns: poolConns, StatementTimeout: 30 * time.Second, LockTimeout: 30 * time.Second,
 		IdleTxTimeout: 30 * time.Second, ConnectTimeout: 10 * time.Second, AppName: "pgtest",
 	}
 }
 
 // URL returns the URL of the test's database, which is made when New, URL or Config is first called.
-func URL(t testing.TB) string {
-	t.Helper()
-	return database(t, template)
+func URL(tb testing.TB) string {
+	tb.Helper()
+	return database(tb, template)
 }
 
 // Empty returns the URL of a database of the test's own in which no migration has run.
-func Empty(t testing.TB) string {
-	t.Helper()
-	return create(t, func(context.Context, *pgx.Conn, *url.URL) (string, error) { return "template0", nil })
+func Empty(tb testing.TB) string {
+	tb.Helper()
+	return create(tb, func(context.Context, *pgx.Conn, *url.URL) (string, error) { return "template0", nil })
 }
 
-func database(t testing.TB, source func(context.Context, *pgx.Conn, *url.URL) (string, error)) string {
-	t.Helper()
-	if have, ok := databases.Load(t); ok {
+func database(tb testing.TB, source func(context.Context, *pgx.Conn, *url.URL) (string, error)) string {
+	tb.Helper()
+	if have, ok := databases.Load(tb); ok {
 		return have.(string)
 	}
-	made := create(t, source)
-	databases.Store(t, made)
-	t.Cleanup(func() { databases.Delete(t) })
+	made := create(tb, source)
+	databases.Store(tb, made)
+	tb.Cleanup(func() { databases.Delete(tb) })
 	return made
 }
 
 // create makes a database from what source names and drops it with the test.
-func create(t testing.TB, source func(context.Context, *pgx.Conn, *url.URL) (string, error)) string {
-	t.Helper()
-	server := serverURL(t)
+func create(tb testing.TB, source func(context.Context, *pgx.Conn, *url.URL) (string, error)) string {
+	tb.Helper()
+	server := serverURL(tb)
 	name := "apiary_test_" + strings.ToLower(rand.Text()[:16])
-	admin(t, server, func(ctx context.Context, conn *pgx.Conn) error {
+	admin(tb, server, func(ctx context.Context, conn *pgx.Conn) error {
 		from, err := source(ctx, conn, server)
 		if err != nil {
 			return err
 		}
 		return exec(ctx, conn, "CREATE DATABASE %s TEMPLATE %s", name, from)
 	})
-	t.Cleanup(func() {
-		admin(t, server, func(ctx context.Context, conn *pgx.Conn) error {
+	tb.Cleanup(func() {
+		admin(tb, server, func(ctx context.Context, conn *pgx.Conn) error {
 			return exec(ctx, conn, "DROP DATABASE IF EXISTS %s WITH (FORCE)", name)
 		})
 	})
@@ -127,7 +127,7 @@ func template(ctx context.Context, conn *pgx.Conn, server *url.URL) (string, err
 		return "", err
 	}
 	// The lock ends with the connection as well.
-	defer conn.Exec(ctx, `SELECT pg_advisory_unlock($1)`, lockTemplate)
+	defer conn.Exec(ctx, `SELECT pg_advisory_unlock($1)`, lockTemplate) //nolint:errcheck // see above
 	if found, err := exists(); found || err != nil {
 		return name, err
 	}
@@ -147,17 +147,17 @@ func template(ctx context.Context, conn *pgx.Conn, server *url.URL) (string, err
 
 // admin runs fn on a connection to the server's own database. It has a context of its own, because it is
 // used in clean-up too, when the test's has ended.
-func admin(t testing.TB, server *url.URL, fn func(context.Context, *pgx.Conn) error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), adminTimeout)
+func admin(tb testing.TB, server *url.URL, fn func(context.Context, *pgx.Conn) error) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), adminTimeout)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, server.String())
 	if err != nil {
-		t.Fatalf("connect to the Postgres that %s names: %v", envURL, err)
+		tb.Fatalf("connect to the Postgres that %s names: %v", envURL, err)
 	}
-	defer conn.Close(ctx)
+	defer conn.Close(ctx) //nolint:errcheck // nothing depends on a clean goodbye
 	if err := fn(ctx, conn); err != nil {
-		t.Fatalf("prepare a test database: %v", err)
+		tb.Fatalf("prepare a test database: %v", err)
 	}
 }
 
@@ -171,15 +171,15 @@ func exec(ctx context.Context, conn *pgx.Conn, statement string, names ...string
 	return err
 }
 
-func serverURL(t testing.TB) *url.URL {
-	t.Helper()
+func serverURL(tb testing.TB) *url.URL {
+	tb.Helper()
 	text := os.Getenv(envURL) //nolint:forbidigo // tests have no configuration of their own
 	if text == "" {
-		t.Fatalf("%s is not set: run the tests with `make test`, or `go run ./tools/pgtmp -- go test ...`", envURL)
+		tb.Fatalf("%s is not set: run the tests with `make test`, or `go run ./tools/pgtmp -- go test ...`", envURL)
 	}
 	server, err := url.Parse(text)
 	if err != nil {
-		t.Fatalf("parse %s: %v", envURL, err)
+		tb.Fatalf("parse %s: %v", envURL, err)
 	}
 	return server
 }

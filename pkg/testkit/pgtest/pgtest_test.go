@@ -28,7 +28,8 @@ func TestDatabasesAreMigratedAndApart(t *testing.T) {
 
 func TestOneDatabasePerTest(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, pgtest.URL(t), pgtest.URL(t))
+	first, second := pgtest.URL(t), pgtest.URL(t)
+	require.Equal(t, first, second)
 	writer, reader := pgtest.New(t), pgtest.NewAs(t, "apiary_search")
 	_, err := writer.Exec(t.Context(), `INSERT INTO ingest.communities (name) VALUES ('seen')`)
 	require.NoError(t, err)
