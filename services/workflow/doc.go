@@ -1,0 +1,7 @@
+// Package workflow is the place of the automations of each community: triggers, timers, approvals, actions.
+//
+// What it does today: it connects to Postgres with its own role, apiary_workflow, which can use the schema
+// workflow and no other, checks in the background that the database lets it in as that role, exposes
+// health and metrics on the admin listener, and answers gRPC health checks. It holds no feature: there is no
+// other RPC, no table and no consumer, and nothing depends on it.
+package workflow
