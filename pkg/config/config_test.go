@@ -43,6 +43,7 @@ type app struct {
 	Fast   bool       `help:"Fast."`
 	Ratio  float64    `help:"Ratio." default:"0.5"`
 	Test   int        `help:"For tests." hidden:""`
+	Action bool       `help:"Do it." env:"-"`
 	Store  store      `embed:"" prefix:"store."`
 	Other  store      `embed:"" prefix:"other.store."`
 }
@@ -273,6 +274,32 @@ func TestPrintDiff(t *testing.T) {
 	out.Reset()
 	require.NoError(t, l.Print(&out, true))
 	require.Equal(t, "# all settings have their defaults\n", out.String())
+}
+
+// A secret that was set shows in the diff, although it looks like its default.
+func TestPrintDiffOfASecret(t *testing.T) {
+	a := app{Store: store{URL: config.NewSecret("default")}}
+	l, err := parse(t, &a, []string{"APIARY_OTHER_STORE_URL=other"}, "")
+	require.NoError(t, err)
+	var out strings.Builder
+	require.NoError(t, l.Print(&out, true))
+	require.Equal(t, "other:\n  store:\n    url: redacted # env APIARY_OTHER_STORE_URL\n", out.String())
+}
+
+func TestActionsAreNoSettings(t *testing.T) {
+	var a app
+	l, err := parse(t, &a, []string{"APIARY_ACTION=true"}, "", "--action")
+	require.NoError(t, err)
+	require.True(t, a.Action)
+	for _, s := range l.Settings() {
+		require.NotEqual(t, "action", s.Name)
+	}
+	a = app{}
+	_, err = parse(t, &a, []string{"APIARY_ACTION=true"}, "")
+	require.NoError(t, err)
+	require.False(t, a.Action)
+	_, err = parse(t, &app{}, []string{"APIARY_CONFIG=app.yaml"}, "action: true")
+	require.ErrorContains(t, err, "unknown key action")
 }
 
 func TestDoc(t *testing.T) {

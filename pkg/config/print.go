@@ -29,10 +29,9 @@ type Setting struct {
 	Source Source
 	// Hidden settings are for tests and emergencies and are not in the reference.
 	Hidden bool
+	// Changed: somebody set the value, and to something else than its default.
+	Changed bool
 }
-
-// Changed reports whether somebody set the value to something else than its default.
-func (s *Setting) Changed() bool { return s.Source.Kind != FromDefault && s.Value != s.Default }
 
 // Settings returns the settings of the program and of the selected command, sorted by name.
 func (l *Loaded) Settings() []Setting {
@@ -43,7 +42,7 @@ func (l *Loaded) Settings() []Setting {
 			continue
 		}
 		for _, f := range node.Flags {
-			if f.Name != "help" {
+			if _, ok := l.resolver.envs[f]; ok { // else it is an action, not a setting
 				list = append(list, l.setting(f))
 			}
 		}
@@ -55,11 +54,12 @@ func (l *Loaded) Settings() []Setting {
 func (l *Loaded) setting(f *kong.Flag) Setting {
 	s := Setting{
 		Name: f.Name, Envs: l.resolver.envs[f], Help: f.Help, Default: f.Default, Hidden: f.Hidden,
-		Value: format(f.Target, false), Source: l.resolver.sources[f],
+		Value: format(f.Target, true), Source: l.resolver.sources[f],
 	}
 	if s.Source.Kind == "" {
 		s.Source.Kind = FromDefault
 	}
+	s.Changed = s.Source.Kind != FromDefault && s.Value != s.Default
 	if isSecret(f) {
 		s.Value, s.Default = redact(s.Value), redact(s.Default)
 	}
@@ -78,7 +78,7 @@ func redact(s string) string {
 func (l *Loaded) Print(w io.Writer, diff bool) error {
 	root := &yaml.Node{Kind: yaml.MappingNode}
 	for _, s := range l.Settings() {
-		if s.Name == fileFlag || (diff && !s.Changed()) {
+		if s.Name == fileFlag || (diff && !s.Changed) {
 			continue
 		}
 		put(root, strings.Split(s.Name, "."), s)

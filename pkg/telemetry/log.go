@@ -13,12 +13,19 @@ import (
 // NewLogger returns a logger that writes to w and adds service and version to every line, and the
 // trace, span and community of the context to those logged with one.
 func NewLogger(cfg LogConfig, service, version string, w io.Writer) *slog.Logger {
-	opts := &slog.HandlerOptions{Level: cfg.Level}
-	var h slog.Handler = slog.NewJSONHandler(w, opts)
+	var h slog.Handler = slog.NewJSONHandler(w, &slog.HandlerOptions{Level: cfg.Level, ReplaceAttr: durationsInSeconds})
 	if cfg.Format == "text" {
-		h = slog.NewTextHandler(w, opts)
+		h = slog.NewTextHandler(w, &slog.HandlerOptions{Level: cfg.Level})
 	}
 	return slog.New(contextHandler{h}).With(slog.String(KeyService, service), slog.String(KeyVersion, version))
+}
+
+// durationsInSeconds makes durations in JSON what they are in metrics; slog writes nanoseconds.
+func durationsInSeconds(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		a.Value = slog.Float64Value(a.Value.Duration().Seconds())
+	}
+	return a
 }
 
 // contextHandler adds what a context knows of a line. It has no state of its own.

@@ -69,13 +69,14 @@ func TestLogLinesSayWhere(t *testing.T) {
 	var out strings.Builder
 	log := telemetry.NewLogger(telemetry.LogConfig{Level: slog.LevelInfo, Format: "json"}, "search", "v1", &out)
 	ctx, span := sampledSpan(t)
-	log.With(slog.String("part", "plan")).WithGroup("g").LogAttrs(tenant.With(ctx, 7), slog.LevelInfo, "hello", slog.Int("n", 1))
+	log.With(slog.String("part", "plan"), slog.Duration("took", 1500*time.Millisecond)).WithGroup("g").LogAttrs(tenant.With(ctx, 7), slog.LevelInfo, "hello", slog.Int("n", 1))
 	log.LogAttrs(ctx, slog.LevelDebug, "not this")
 	var line map[string]any
 	require.NoError(t, json.Unmarshal([]byte(out.String()), &line))
 	require.Equal(t, "search", line["service"])
 	require.Equal(t, "v1", line["version"])
 	require.Equal(t, "plan", line["part"])
+	require.InDelta(t, 1.5, line["took"], 0)
 	require.Equal(t, map[string]any{
 		"n": 1., "community": 7., "trace_id": span.SpanContext().TraceID().String(), "span_id": span.SpanContext().SpanID().String(),
 	}, line["g"])

@@ -170,7 +170,7 @@ func group(ctx context.Context, cfg Config, env *Env, loaded *config.Loaded, ser
 func changed(loaded *config.Loaded) map[string]string {
 	settings := map[string]string{}
 	for _, s := range loaded.Settings() {
-		if s.Changed() {
+		if s.Changed {
 			settings[s.Name] = s.Value
 		}
 	}
