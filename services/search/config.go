@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/apiary-relay/apiary/pkg/config"
 )
 
 // Config is what an operator decides about search. Values are bounds; none may be switched off.
@@ -13,17 +15,12 @@ type Config struct {
 	CountLimit     int           `help:"Largest result of COUNT; what counts more is refused." default:"100000"`
 	MaxRequests    int64         `help:"Requests in hand; more are refused at once. With answer-bytes this bounds memory." default:"64"`
 	AcquireTimeout time.Duration `help:"Longest wait for a database connection." default:"2s"`
-	QueryTimeout   time.Duration `help:"Longest time for one read once it has a connection." default:"10s"`
+	QueryTimeout   time.Duration `help:"Longest time for all statements of one request; the statement timeout of the pool should be shorter." default:"15s"`
 	AccessWait     time.Duration `help:"Longest wait for a replica to catch up before an access question is refused." default:"1s"`
 }
 
-// DefaultConfig returns the defaults of the tags.
-func DefaultConfig() Config {
-	return Config{
-		Limit: 500, AnswerBytes: 16 << 20, CountLimit: 100_000, MaxRequests: 64,
-		AcquireTimeout: 2 * time.Second, QueryTimeout: 10 * time.Second, AccessWait: time.Second,
-	}
-}
+// DefaultConfig returns the configuration of a service that was told nothing.
+func DefaultConfig() Config { return config.MustDefault(Config{}) }
 
 // maxLimit keeps one filter's rows within what one answer can sensibly hold.
 const maxLimit = 10_000

@@ -1,6 +1,7 @@
 package search
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -167,19 +168,11 @@ func addCondition(tags []nostr.TagCondition, name byte, values []string) []nostr
 	return append(tags, nostr.TagCondition{Name: name, Values: values})
 }
 
-func newService(t testing.TB, cfg Config) (*Service, *fixture.DB) {
-	t.Helper()
-	s, err := New(cfg, Deps{DB: pgtest.NewAs(t, Role), Now: func() time.Time { return time.Unix(1_800_000_000, 0) }})
-	require.NoError(t, err)
-	return s, fixture.New(t.Context(), pgtest.New(t))
-}
-
-func ids(events []*nostr.Event) []nostr.ID {
-	list := []nostr.ID{}
-	for _, e := range events {
-		list = append(list, e.ID)
-	}
-	return list
+func newService(tb testing.TB, cfg Config) (*Service, *fixture.DB) {
+	tb.Helper()
+	s, err := New(cfg, Deps{DB: pgtest.NewAs(tb, Role), Now: func() time.Time { return time.Unix(1_800_000_000, 0) }})
+	require.NoError(tb, err)
+	return s, fixture.New(tb.Context(), pgtest.New(tb))
 }
 
 // The statements return exactly what Filter.Match and the access rule say, in order, within the limit, and
@@ -199,20 +192,20 @@ func TestQueryEqualsMatch(t *testing.T) {
 			for range rapid.IntRange(1, 3).Draw(rt, "filters") {
 				filters = append(filters, drawFilter(rt, w))
 			}
-			w.check(t, rt, s, r, filters)
+			w.check(t.Context(), rt, s, r, filters)
 		}
 	})
 }
 
-func (w *world) check(t *testing.T, rt *rapid.T, s *Service, r access.Reader, filters []*nostr.Filter) {
-	rt.Helper()
-	_, answers, err := s.query(t.Context(), r, filters)
-	require.NoError(rt, err)
+func (w *world) check(ctx context.Context, t *rapid.T, s *Service, r access.Reader, filters []*nostr.Filter) {
+	t.Helper()
+	_, answers, err := s.query(ctx, r, filters)
+	require.NoError(t, err)
 	got := []nostr.ID{}
 	for e := range merge(answers) {
 		i := slices.IndexFunc(w.events, func(x *nostr.Event) bool { return x.ID == e.ID })
-		require.GreaterOrEqual(rt, i, 0)
-		require.Equal(rt, string(w.events[i].AppendJSON(nil)), string(e.Raw), "the bytes as submitted")
+		require.GreaterOrEqual(t, i, 0)
+		require.Equal(t, string(w.events[i].AppendJSON(nil)), string(e.Raw), "the bytes as submitted")
 		got = append(got, e.ID)
 	}
 	in := map[nostr.ID]bool{}
@@ -231,8 +224,8 @@ func (w *world) check(t *testing.T, rt *rapid.T, s *Service, r access.Reader, fi
 			want = append(want, id)
 		}
 	}
-	require.Equal(rt, want, got)
-	n, err := s.count(t.Context(), r, filters)
-	require.NoError(rt, err)
-	require.Equal(rt, len(all), n)
+	require.Equal(t, want, got)
+	n, err := s.count(ctx, r, filters)
+	require.NoError(t, err)
+	require.Equal(t, len(all), n)
 }

@@ -29,14 +29,14 @@ const (
 	// Index: channel_members_pkey.
 	ReadableChannel = `(ch.visibility = 'open' OR EXISTS (
         SELECT FROM ingest.channel_members m
-        WHERE m.community_id = @community AND m.channel_id = ch.id AND m.pubkey = ANY ((SELECT keys FROM reader)::bytea[])))`
+        WHERE m.community_id = @community AND m.channel_id = ch.id AND m.pubkey = ANY ((SELECT keys FROM reader)::bytea[]) OFFSET 0))`
 
 	// ReadableEvent holds for an event e that the reader may read as far as its channel goes.
 	//
 	// Index: channels_pkey.
 	ReadableEvent = `(e.channel_id IS NULL OR EXISTS (
         SELECT FROM ingest.channels ch
-        WHERE ch.community_id = @community AND ch.id = e.channel_id AND ` + ReadableChannel + `))`
+        WHERE ch.community_id = @community AND ch.id = e.channel_id AND ` + ReadableChannel + ` OFFSET 0))`
 
 	// ReadableInChannels holds for an event e that is in one of @channels (h values) and readable there. A
 	// channel that is hidden and one that does not exist make the same difference: none.
@@ -45,7 +45,7 @@ const (
 	ReadableInChannels = `EXISTS (
         SELECT FROM ingest.channels ch
         WHERE ch.community_id = @community AND ch.id = e.channel_id AND ch.h = ANY (@channels::text[])
-            AND ` + ReadableChannel + `)`
+            AND ` + ReadableChannel + ` OFFSET 0)`
 
 	// Party holds for an event e that is not private between its parties, or whose author or recipient
 	// (p tag) the reader is.

@@ -24,11 +24,22 @@ const (
 
 // String returns the driver's name, as in metrics.
 func (d Driver) String() string {
-	names := [drivers]string{"ids", "address", "tag", "channel", "authors", "kinds", "time"}
-	if d >= drivers {
-		return "unknown"
+	switch d {
+	case DriverIDs:
+		return "ids"
+	case DriverAddress:
+		return "address"
+	case DriverTag:
+		return "tag"
+	case DriverChannel:
+		return "channel"
+	case DriverAuthors:
+		return "authors"
+	case DriverKinds:
+		return "kinds"
+	default:
+		return "time"
 	}
-	return names[d]
 }
 
 // Drivers returns all drivers.

@@ -71,7 +71,7 @@ type source struct {
 	// outer yields the driver's values as d, "" if there is one scan only; it ends with its WHERE clause
 	// if it has one, introduced by where.
 	outer, where string
-	// scan is the FROM clause of what is done for each d, and its conditions.
+	// scan is the FROM clause of what is done for each d, conditions are more of its WHERE clause.
 	scan, conditions string
 	// byKey is true when scan yields keys k first, and then looks their events up.
 	byKey bool
@@ -79,30 +79,37 @@ type source struct {
 
 var sources = [drivers]source{
 	DriverIDs: {
-		// Index: event_ids_pkey. Only the partition of the event's created_at is opened then.
-		scan: `unnest(@ids::bytea[]) AS d (id)
-        CROSS JOIN LATERAL (
-            SELECT i.created_at, i.id FROM ingest.event_ids i
-            WHERE i.community_id = @community AND i.id = d.id OFFSET 0
+		// Index: event_ids_pkey. The keys are put in order first, then only as many events are looked up as
+		// the limit needs.
+		scan: `(
+            SELECT i.created_at, i.id FROM unnest(@ids::bytea[]) AS d (id)
+            CROSS JOIN LATERAL (
+                SELECT i.created_at, i.id FROM ingest.event_ids i
+                WHERE i.community_id = @community AND i.id = d.id OFFSET 0
+            ) AS i
+            WHERE i.created_at BETWEEN @since AND @until
+            ORDER BY i.created_at DESC, i.id OFFSET 0
         ) AS k` + lookupChecked,
-		conditions: spanKey,
-		byKey:      true,
+		byKey: true,
 	},
 	DriverAddress: {
-		// Index: addresses_pkey, by its first three columns.
-		scan: `unnest(@kinds::int[]) AS dk (kind)
-        CROSS JOIN unnest(@authors::bytea[]) AS da (pubkey)
-        CROSS JOIN LATERAL (
-            SELECT a.created_at, a.id FROM ingest.addresses a
-            WHERE a.community_id = @community AND a.kind = dk.kind AND a.pubkey = da.pubkey OFFSET 0
+		// Index: addresses_pkey, by its first three columns. Likewise.
+		scan: `(
+            SELECT a.created_at, a.id FROM unnest(@kinds::int[]) AS dk (kind)
+            CROSS JOIN unnest(@authors::bytea[]) AS da (pubkey)
+            CROSS JOIN LATERAL (
+                SELECT a.created_at, a.id FROM ingest.addresses a
+                WHERE a.community_id = @community AND a.kind = dk.kind AND a.pubkey = da.pubkey OFFSET 0
+            ) AS a
+            WHERE a.created_at BETWEEN @since AND @until
+            ORDER BY a.created_at DESC, a.id OFFSET 0
         ) AS k` + lookup + end,
-		conditions: spanKey,
-		byKey:      true,
+		byKey: true,
 	},
 	DriverTag: {
 		// Index: event_tags_value.
 		scan:       `ingest.event_tags k` + lookupOfAuthors,
-		conditions: `k.community_id = @community AND k.name = @tag AND k.value = @value AND ` + tagOfKinds + ` AND ` + spanKey,
+		conditions: ` AND k.community_id = @community AND k.name = @tag AND k.value = @value AND ` + tagOfKinds + ` AND ` + spanKey,
 		byKey:      true,
 	},
 	DriverChannel: {
@@ -110,24 +117,24 @@ var sources = [drivers]source{
 		outer:      `ingest.channels ch`,
 		where:      `ch.community_id = @community AND ch.h = ANY (@channels::text[]) AND ` + access.ReadableChannel,
 		scan:       `ingest.events e`,
-		conditions: `e.community_id = @community AND e.channel_id = ch.id AND ` + spanEvent + ` AND ` + unexpired + ` AND ` + ofKinds + ` AND ` + ofAuthors,
+		conditions: ` AND e.community_id = @community AND e.channel_id = ch.id AND ` + spanEvent + ` AND ` + unexpired + ` AND ` + ofKinds + ` AND ` + ofAuthors,
 	},
 	DriverAuthors: {
 		// Index: events_author.
 		outer:      `unnest(@authors::bytea[]) AS d (pubkey)`,
 		scan:       `ingest.events e`,
-		conditions: `e.community_id = @community AND e.pubkey = d.pubkey AND ` + spanEvent + ` AND ` + unexpired + ` AND ` + ofKinds,
+		conditions: ` AND e.community_id = @community AND e.pubkey = d.pubkey AND ` + spanEvent + ` AND ` + unexpired + ` AND ` + ofKinds,
 	},
 	DriverKinds: {
 		// Index: events_kind.
 		outer:      `unnest(@kinds::int[]) AS d (kind)`,
 		scan:       `ingest.events e`,
-		conditions: `e.community_id = @community AND e.kind = d.kind AND ` + spanEvent + ` AND ` + unexpired,
+		conditions: ` AND e.community_id = @community AND e.kind = d.kind AND ` + spanEvent + ` AND ` + unexpired,
 	},
 	DriverTime: {
 		// Index: events_time.
 		scan:       `ingest.events e`,
-		conditions: `e.community_id = @community AND ` + spanEvent + ` AND ` + unexpired,
+		conditions: ` AND e.community_id = @community AND ` + spanEvent + ` AND ` + unexpired,
 	},
 }
 
@@ -137,7 +144,7 @@ var sources = [drivers]source{
 var manyValues = source{
 	outer:      `unnest(@values::bytea[]) AS d (value)`,
 	scan:       `ingest.event_tags k` + lookupOfAuthors,
-	conditions: `k.community_id = @community AND k.name = @tag AND k.value = d.value AND ` + tagOfKinds + ` AND ` + spanKey,
+	conditions: ` AND k.community_id = @community AND k.name = @tag AND k.value = d.value AND ` + tagOfKinds + ` AND ` + spanKey,
 	byKey:      true,
 }
 
@@ -179,7 +186,7 @@ func text(s Shape) string {
 func candidates(s Shape, src source, columns, newest string) string {
 	scan := "\n        SELECT " + columns + "\n        FROM " + src.scan +
 		checks(s) +
-		"\n        WHERE " + src.conditions + " AND " + access.Admitted + newest
+		"\n        WHERE " + access.Admitted + src.conditions + newest
 	if src.outer == "" {
 		return scan
 	}

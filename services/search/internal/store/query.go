@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -42,6 +43,8 @@ const (
 	commit       = `COMMIT`
 )
 
+var errStandby = errors.New("the database is a standby")
+
 // Query runs plans (made by plan.Rows) in one snapshot and returns it with the answer of each, in order.
 // On a replica it fails with Overloaded: its snapshot says nothing about what was published meanwhile,
 // and a query that is joined with live delivery would have a gap.
@@ -50,7 +53,7 @@ func (s *Store) Query(ctx context.Context, plans []plan.Plan, observe Observer) 
 	var answers [][]Event
 	err := s.inSnapshot(ctx, plans, func(databaseID uint64, text string, standby bool) (err error) {
 		if standby {
-			return fault.Wrap(fault.Overloaded, "", fmt.Errorf("the database is a standby"))
+			return fault.Wrap(fault.Overloaded, "", errStandby)
 		}
 		answers = make([][]Event, 0, len(plans))
 		snap, err = parseSnapshot(databaseID, text)

@@ -25,18 +25,18 @@ func (s *Snapshot) Proto() *commonv1.Snapshot {
 
 // parseSnapshot reads the text form of pg_snapshot: "xmin:xmax:xip,xip".
 func parseSnapshot(databaseID uint64, text string) (Snapshot, error) {
-	bad := func() (Snapshot, error) { return Snapshot{}, fmt.Errorf("malformed snapshot %q", text) }
+	bad := fmt.Errorf("malformed snapshot %q", text)
 	s := Snapshot{DatabaseID: databaseID}
 	fields := strings.Split(text, ":")
 	if len(fields) != 3 {
-		return bad()
+		return Snapshot{}, bad
 	}
 	var err error
 	if s.Xmin, err = strconv.ParseUint(fields[0], 10, 64); err != nil {
-		return bad()
+		return Snapshot{}, bad
 	}
 	if s.Xmax, err = strconv.ParseUint(fields[1], 10, 64); err != nil {
-		return bad()
+		return Snapshot{}, bad
 	}
 	if fields[2] == "" {
 		return s, nil
@@ -44,7 +44,7 @@ func parseSnapshot(databaseID uint64, text string) (Snapshot, error) {
 	for xip := range strings.SplitSeq(fields[2], ",") {
 		xid, err := strconv.ParseUint(xip, 10, 64)
 		if err != nil {
-			return bad()
+			return Snapshot{}, bad
 		}
 		s.InProgress = append(s.InProgress, xid)
 	}

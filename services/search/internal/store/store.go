@@ -127,7 +127,7 @@ func (s *Store) readOnce(ctx context.Context, fn func(context.Context, *pgx.Conn
 // connection that is still inside one.
 func recoverConn(ctx context.Context, conn *pgx.Conn) {
 	if !conn.IsClosed() && conn.PgConn().TxStatus() != 'I' {
-		_, _ = conn.Exec(ctx, "ROLLBACK") //nolint:errcheck // then the pool closes the connection
+		_, _ = conn.Exec(ctx, "ROLLBACK") // if this fails too, the pool closes the connection
 	}
 }
 

@@ -1,0 +1,275 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/testkit/pgtest"
+	"github.com/apiary-relay/apiary/services/search/internal/access"
+	"github.com/apiary-relay/apiary/services/search/internal/fixture"
+	"github.com/apiary-relay/apiary/services/search/internal/plan"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden plans")
+
+// node is a node of EXPLAIN's output.
+type node struct {
+	Type     string   `json:"Node Type"`
+	Relation string   `json:"Relation Name"`
+	Index    string   `json:"Index Name"`
+	Parent   string   `json:"Parent Relationship"`
+	SortKey  []string `json:"Sort Key"`
+	Rows     float64  `json:"Actual Rows"`
+	Loops    float64  `json:"Actual Loops"`
+	Removed  float64  `json:"Rows Removed by Filter"`
+	Plans    []node   `json:"Plans"`
+}
+
+// planLimit is the limit of every case.
+const planLimit = 20
+
+// hexOf is the value of a tag that names an id or a key.
+func hexOf(b [32]byte) string { return nostr.ID(b).String() }
+
+func tag(name byte, values ...string) nostr.TagCondition {
+	return nostr.TagCondition{Name: name, Values: values}
+}
+
+// planCases has a filter for each driver; values is how many values drive.
+func planCases() []planCase {
+	authors := []nostr.PubKey{fixture.Author(1), fixture.Author(2), fixture.Author(50)}
+	return []planCase{
+		{"ids", 3, nostr.Filter{IDs: []nostr.ID{fixture.EventID(1), fixture.EventID(59_000), fixture.EventID(60_001)}}},
+		{"address", 15, nostr.Filter{Kinds: []nostr.Kind{0, 30023}, Authors: authors}},
+		{"tag", 1, nostr.Filter{Tags: []nostr.TagCondition{tag('p', hexOf(fixture.Author(3)))}}},
+		{"tag_many", 2, nostr.Filter{Tags: []nostr.TagCondition{tag('e', hexOf(fixture.EventID(0)), hexOf(fixture.EventID(30_000)))}}},
+		{"tag_in_channel", 1, nostr.Filter{
+			Kinds: []nostr.Kind{9}, Tags: []nostr.TagCondition{tag('h', "c1"), tag('e', hexOf(fixture.EventID(0))), tag('p', hexOf(fixture.Author(3)))},
+		}},
+		{"channel", 3, nostr.Filter{Kinds: []nostr.Kind{9}, Tags: []nostr.TagCondition{tag('h', "c1", "c4", "none")}}},
+		{"channel_all", 1, nostr.Filter{Tags: []nostr.TagCondition{tag('h', "c1")}}},
+		{"authors", 3, nostr.Filter{Authors: authors, Kinds: []nostr.Kind{1, 7, 9}}},
+		{"kinds", 2, nostr.Filter{Kinds: []nostr.Kind{7, 9}}},
+		{"time", 1, nostr.Filter{}},
+	}
+}
+
+type planCase struct {
+	name   string
+	values int
+	filter nostr.Filter
+}
+
+// Each driver's statement uses its index, sorts nothing on its way to the limit, and reads little more
+// than it returns: one row ahead in each monthly partition, and what the reader may not see. It does so
+// whatever the statistics: a plan made while the partitions are empty is the same.
+func TestPlans(t *testing.T) {
+	s := New(pgtest.New(t), time.Minute, time.Minute)
+	db := fixture.New(t.Context(), s.pool)
+	db.Partitions(t)
+	before := map[string]string{}
+	for _, c := range planCases() {
+		tree, parents := s.explain(t, c.plan(t), true)
+		before[c.name] = tree.normalise(parents)
+	}
+	db.Seed(t, 60_000)
+	for _, c := range planCases() {
+		t.Run(c.name, func(t *testing.T) {
+			tree, parents := s.explain(t, c.plan(t), true)
+			golden(t, c.name, tree.normalise(parents))
+			require.Equal(t, tree.normalise(parents), before[c.name], "the plan on empty partitions")
+			read := tree.read(parents)
+			require.NotZero(t, read)
+			require.LessOrEqual(t, read, float64(c.values*(3*planLimit+fixture.Months+1)), "rows read")
+
+			// With the planner left to itself, no event table is read from end to end either.
+			tree, _ = s.explain(t, c.plan(t), false)
+			require.NotContains(t, tree.scanned(), "Seq Scan", "default planner settings")
+		})
+	}
+}
+
+func (c *planCase) plan(t *testing.T) plan.Plan {
+	t.Helper()
+	r := access.Reader{Community: fixture.Seeded, Keys: []nostr.PubKey{fixture.Author(2)}, Now: fixture.End}
+	p, ok := plan.Rows(&c.filter, r, planLimit, 1<<20)
+	require.True(t, ok)
+	return p
+}
+
+// explain runs a plan under EXPLAIN ANALYZE on a connection of the store, as the generic plan of a prepared
+// statement, which is what the service executes. It returns for each index of a partition the index that it
+// belongs to. Without tuned, the planner has its default settings.
+func (s *Store) explain(t *testing.T, p plan.Plan, tuned bool) (tree node, parents map[string]string) {
+	t.Helper()
+	args := make([]string, len(p.Args))
+	for i, a := range p.Args {
+		args[i] = literal(t, a)
+	}
+	require.NoError(t, s.read(t.Context(), func(ctx context.Context, conn *pgx.Conn, _ session) error {
+		exec := func(sql string) error {
+			_, err := conn.Exec(ctx, sql)
+			return err
+		}
+		if !tuned {
+			if err := exec("SET enable_seqscan = on; SET enable_bitmapscan = on; SET enable_hashjoin = on; SET enable_mergejoin = on; SET enable_memoize = on"); err != nil {
+				return err
+			}
+			delete(conn.PgConn().CustomData(), sessionKey)
+		}
+		if err := exec("PREPARE explained AS " + p.SQL); err != nil {
+			return err
+		}
+		var text []byte
+		err := conn.QueryRow(ctx, "EXPLAIN (ANALYZE, TIMING OFF, COSTS OFF, FORMAT JSON) EXECUTE explained("+strings.Join(args, ", ")+")",
+			pgx.QueryExecModeSimpleProtocol).Scan(&text)
+		if err != nil {
+			return err
+		}
+		if err := exec("DEALLOCATE explained"); err != nil {
+			return err
+		}
+		var out []struct{ Plan node }
+		if err := json.Unmarshal(text, &out); err != nil {
+			return err
+		}
+		tree, parents = out[0].Plan, map[string]string{}
+		rows, err := conn.Query(ctx, `SELECT c.relname::text, p.relname::text FROM pg_inherits i
+			JOIN pg_class c ON c.oid = i.inhrelid JOIN pg_class p ON p.oid = i.inhparent`, pgx.QueryExecModeExec)
+		if err != nil {
+			return err
+		}
+		var child, parent string
+		_, err = pgx.ForEachRow(rows, []any{&child, &parent}, func() error {
+			parents[child] = parent
+			return nil
+		})
+		return err
+	}))
+	return tree, parents
+}
+
+// literal writes an argument as SQL.
+func literal(t *testing.T, arg any) string {
+	t.Helper()
+	list := func(typ string, n int, item func(i int) string) string {
+		items := make([]string, n)
+		for i := range items {
+			items[i] = item(i)
+		}
+		return "ARRAY[" + strings.Join(items, ", ") + "]::" + typ + "[]"
+	}
+	bytes := func(b []byte) string { return fmt.Sprintf("'\\x%x'::bytea", b) }
+	switch a := arg.(type) {
+	case int64:
+		return fmt.Sprintf("'%d'::bigint", a)
+	case string:
+		return "'" + a + "'"
+	case []byte:
+		return bytes(a)
+	case [][]byte:
+		if a == nil {
+			return "NULL"
+		}
+		return list("bytea", len(a), func(i int) string { return bytes(a[i]) })
+	case []int32:
+		if a == nil {
+			return "NULL"
+		}
+		return list("int", len(a), func(i int) string { return strconv.Itoa(int(a[i])) })
+	case []string:
+		return list("text", len(a), func(i int) string { return "'" + a[i] + "'" })
+	}
+	require.Failf(t, "unknown argument", "%T", arg)
+	return ""
+}
+
+// normalise renders the tree without what differs between partitions and versions.
+func (n *node) normalise(parents map[string]string) string {
+	var b strings.Builder
+	n.render(&b, parents, 0)
+	return b.String()
+}
+
+func (n *node) render(b *strings.Builder, parents map[string]string, depth int) {
+	base := func(name string) string {
+		if p, ok := parents[name]; ok {
+			return p
+		}
+		return name
+	}
+	b.WriteString(strings.Repeat("  ", depth))
+	if n.Parent == "SubPlan" || n.Parent == "InitPlan" {
+		b.WriteString(n.Parent + ": ")
+	}
+	b.WriteString(strings.Replace(n.Type, "Index Only Scan", "Index Scan", 1)) // depends on vacuum
+	if n.Relation != "" {
+		fmt.Fprintf(b, " on %s", base(n.Relation))
+	}
+	if n.Index != "" {
+		fmt.Fprintf(b, " using %s", base(n.Index))
+	}
+	if len(n.SortKey) > 0 {
+		fmt.Fprintf(b, " by %s", strings.Join(n.SortKey, ", "))
+	}
+	b.WriteString("\n")
+	var last string
+	for i := range n.Plans {
+		var sub strings.Builder
+		n.Plans[i].render(&sub, parents, depth+1)
+		if sub.String() != last { // partitions are alike
+			b.WriteString(sub.String())
+		}
+		last = sub.String()
+	}
+}
+
+// read sums the rows that scans of the event tables gave or threw away.
+func (n *node) read(parents map[string]string) float64 {
+	sum := 0.0
+	if slices.Contains([]string{"events", "event_tags", "event_ids", "addresses"}, cmp.Or(parents[n.Relation], n.Relation)) {
+		sum = (n.Rows + n.Removed) * n.Loops
+	}
+	for i := range n.Plans {
+		sum += n.Plans[i].read(parents)
+	}
+	return sum
+}
+
+// scanned lists how the large tables were read: monthly partitions and event_ids.
+func (n *node) scanned() string {
+	s := ""
+	if strings.HasPrefix(n.Relation, "event") && !strings.HasSuffix(n.Relation, "_default") {
+		s = n.Type + " on " + n.Relation + "\n"
+	}
+	for i := range n.Plans {
+		s += n.Plans[i].scanned()
+	}
+	return s
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", "plans", name+".txt")
+	if *update {
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(got), 0o600))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, string(want), got, "the plan changed; if it is as good, run the test with -update")
+}
