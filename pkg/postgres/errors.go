@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"strings"
 
@@ -61,18 +62,18 @@ func IsTimeout(err error) bool {
 // IsUnavailable reports whether the server could not be reached, went away, or takes no more
 // connections: the caller may try again later, and must not assume that nothing happened.
 func IsUnavailable(err error) bool {
+	if err == nil {
+		return false
+	}
 	if c := code(err); c != "" {
 		// 08: connection; 53: out of resources; 57P: shutting down or starting up.
 		return strings.HasPrefix(c, "08") || strings.HasPrefix(c, "53") || strings.HasPrefix(c, "57P")
 	}
 	var connect *pgconn.ConnectError
 	var network net.Error
-	return errors.As(err, &connect) || errors.As(err, &network) || pgconn.SafeToRetry(err) || isClosed(err)
-}
-
-func isClosed(err error) bool {
-	// pgconn wraps what it saw on a broken connection; a server that died mid-answer shows as an EOF.
-	return errors.Is(err, net.ErrClosed) || strings.Contains(err.Error(), "unexpected EOF") || strings.Contains(err.Error(), "conn closed")
+	return errors.As(err, &connect) || errors.As(err, &network) || pgconn.SafeToRetry(err) ||
+		// A server that died in the middle of an answer, and what comes of the connection after that.
+		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, pgconn.ErrConnClosed)
 }
 
 // ConstraintName returns the constraint that was violated, empty if none was.

@@ -43,7 +43,8 @@ type Binaries struct {
 	Major int
 }
 
-func (b Binaries) command(name string) string { return filepath.Join(b.Dir, name) }
+// Command returns the path of one of its programs, such as pg_dump.
+func (b Binaries) Command(name string) string { return filepath.Join(b.Dir, name) }
 
 // Find returns the installations that can be used, the preferred one first: what the PATH leads to, then
 // what pg_config names, then the usual places, newest first. It returns ErrNoBinaries if there is none.

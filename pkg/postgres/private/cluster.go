@@ -169,7 +169,7 @@ func initialise(ctx context.Context, cfg Config, bin Binaries, acct account, dir
 		} else {
 			args = append(args, "--data-checksums")
 		}
-		cmd := exec.CommandContext(ctx, bin.command("initdb"), args...) //nolint:gosec // the arguments are this package's own
+		cmd := exec.CommandContext(ctx, bin.Command("initdb"), args...) //nolint:gosec // the arguments are this package's own
 		cmd.Dir = fresh
 		cmd.Env = bin.environment()
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: acct.credential(), Setpgid: true}

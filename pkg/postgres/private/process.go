@@ -39,7 +39,7 @@ type process struct {
 // startProcess starts the server and returns at once.
 func startProcess(ctx context.Context, b Binaries, a account, dir string, args []string, log *slog.Logger) (*process, error) {
 	//nolint:gosec // The arguments are this package's own.
-	cmd := exec.Command(b.command("postgres"), args...) //nolint:noctx // the server is stopped by signals, in Stop
+	cmd := exec.Command(b.Command("postgres"), args...) //nolint:noctx // the server is stopped by signals, in Stop
 	cmd.Dir = dir
 	cmd.Env = b.environment()
 	cmd.SysProcAttr = serverAttr(a.credential())

@@ -1,0 +1,373 @@
+-- What all migrations together make, for reviewers: pg_dump --schema-only without comments and settings.
+-- Written by: go test ./pkg/postgres/migrations -update (through tools/pgtmp)
+
+CREATE SCHEMA audit;
+
+CREATE SCHEMA ingest;
+
+CREATE SCHEMA media;
+
+CREATE SCHEMA search;
+
+CREATE SCHEMA workflow;
+
+CREATE FUNCTION ingest.ensure_event_partitions(from_time timestamp with time zone, months integer) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+DECLARE
+    month_start timestamptz := date_trunc('month', from_time AT TIME ZONE 'UTC') AT TIME ZONE 'UTC';
+    next_start  timestamptz;
+    parent      text;
+    child       text;
+    made        integer := 0;
+BEGIN
+    IF months < 1 OR months > 120 THEN
+        RAISE EXCEPTION 'months must be between 1 and 120, not %', months;
+    END IF;
+    PERFORM pg_advisory_xact_lock(hashtext('ingest.ensure_event_partitions'));
+    FOR i IN 1..months LOOP
+        next_start := (month_start AT TIME ZONE 'UTC' + interval '1 month') AT TIME ZONE 'UTC';
+        FOREACH parent IN ARRAY ARRAY['events', 'event_tags'] LOOP
+            child := parent || to_char(month_start AT TIME ZONE 'UTC', '"_y"YYYY"m"MM');
+            IF to_regclass('ingest.' || quote_ident(child)) IS NULL THEN
+                BEGIN
+                    EXECUTE format('CREATE TABLE ingest.%I PARTITION OF ingest.%I FOR VALUES FROM (%s) TO (%s)',
+                        child, parent, extract(epoch FROM month_start)::bigint, extract(epoch FROM next_start)::bigint);
+                    made := made + 1;
+                EXCEPTION WHEN check_violation THEN
+                    NULL;
+                END;
+            END IF;
+        END LOOP;
+        month_start := next_start;
+    END LOOP;
+    RETURN made;
+END
+$$;
+
+CREATE TABLE ingest.address_tombstones (
+    community_id bigint NOT NULL,
+    kind integer NOT NULL,
+    pubkey bytea NOT NULL,
+    d bytea NOT NULL,
+    until bigint NOT NULL,
+    deletion_id bytea NOT NULL
+);
+
+CREATE TABLE ingest.addresses (
+    community_id bigint NOT NULL,
+    kind integer NOT NULL,
+    pubkey bytea NOT NULL,
+    d bytea NOT NULL,
+    created_at bigint NOT NULL,
+    id bytea NOT NULL
+);
+
+CREATE TABLE ingest.channel_members (
+    community_id bigint NOT NULL,
+    channel_id bigint NOT NULL,
+    pubkey bytea NOT NULL,
+    role text NOT NULL,
+    added_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT channel_members_pubkey_check CHECK ((octet_length(pubkey) = 32)),
+    CONSTRAINT channel_members_role_check CHECK ((role = ANY (ARRAY['owner'::text, 'admin'::text, 'member'::text, 'guest'::text, 'bot'::text])))
+);
+
+CREATE TABLE ingest.channels (
+    community_id bigint NOT NULL,
+    id bigint NOT NULL,
+    h text NOT NULL COLLATE pg_catalog."C",
+    name text DEFAULT ''::text NOT NULL,
+    about text DEFAULT ''::text NOT NULL,
+    picture text DEFAULT ''::text NOT NULL,
+    visibility text DEFAULT 'open'::text NOT NULL,
+    acl_version bigint DEFAULT 1 NOT NULL,
+    created_by bytea NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    archived_at timestamp with time zone,
+    CONSTRAINT channels_created_by_check CHECK ((octet_length(created_by) = 32)),
+    CONSTRAINT channels_h_check CHECK ((h ~ '^[A-Za-z0-9_-]{1,64}$'::text)),
+    CONSTRAINT channels_visibility_check CHECK ((visibility = ANY (ARRAY['open'::text, 'private'::text])))
+);
+
+ALTER TABLE ingest.channels ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME ingest.channels_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE ingest.communities (
+    id bigint NOT NULL,
+    name text DEFAULT ''::text NOT NULL,
+    description text DEFAULT ''::text NOT NULL,
+    icon text DEFAULT ''::text NOT NULL,
+    access text DEFAULT 'closed'::text NOT NULL,
+    acl_version bigint DEFAULT 1 NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT communities_access_check CHECK ((access = ANY (ARRAY['open'::text, 'closed'::text])))
+);
+
+ALTER TABLE ingest.communities ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME ingest.communities_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE ingest.community_hosts (
+    host text NOT NULL,
+    community_id bigint NOT NULL,
+    is_primary boolean DEFAULT false NOT NULL,
+    CONSTRAINT community_hosts_host_check CHECK (((host = lower(host)) AND (host <> ''::text)))
+);
+
+CREATE TABLE ingest.community_members (
+    community_id bigint NOT NULL,
+    pubkey bytea NOT NULL,
+    role text NOT NULL,
+    added_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT community_members_pubkey_check CHECK ((octet_length(pubkey) = 32)),
+    CONSTRAINT community_members_role_check CHECK ((role = ANY (ARRAY['owner'::text, 'admin'::text, 'member'::text])))
+);
+
+CREATE TABLE ingest.event_ids (
+    community_id bigint NOT NULL,
+    id bytea NOT NULL,
+    created_at bigint NOT NULL
+);
+
+CREATE TABLE ingest.event_tags (
+    community_id bigint NOT NULL,
+    name text NOT NULL COLLATE pg_catalog."C",
+    value bytea NOT NULL,
+    created_at bigint NOT NULL,
+    id bytea NOT NULL,
+    kind integer NOT NULL
+)
+PARTITION BY RANGE (created_at);
+
+CREATE TABLE ingest.event_tags_default (
+    community_id bigint NOT NULL,
+    name text NOT NULL COLLATE pg_catalog."C",
+    value bytea NOT NULL,
+    created_at bigint NOT NULL,
+    id bytea NOT NULL,
+    kind integer NOT NULL
+);
+
+CREATE TABLE ingest.events (
+    community_id bigint NOT NULL,
+    id bytea NOT NULL,
+    pubkey bytea NOT NULL,
+    kind integer NOT NULL,
+    created_at bigint NOT NULL,
+    channel_id bigint,
+    expires_at bigint,
+    commit_xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
+    raw bytea NOT NULL
+)
+PARTITION BY RANGE (created_at);
+
+CREATE TABLE ingest.events_default (
+    community_id bigint NOT NULL,
+    id bytea NOT NULL,
+    pubkey bytea NOT NULL,
+    kind integer NOT NULL,
+    created_at bigint NOT NULL,
+    channel_id bigint,
+    expires_at bigint,
+    commit_xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
+    raw bytea NOT NULL
+);
+
+CREATE TABLE ingest.outbox (
+    id bigint NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    payload bytea NOT NULL
+)
+WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='5000');
+
+ALTER TABLE ingest.outbox ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME ingest.outbox_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE ingest.tombstones (
+    community_id bigint NOT NULL,
+    id bytea NOT NULL,
+    pubkey bytea NOT NULL,
+    deletion_id bytea NOT NULL
+);
+
+CREATE TABLE public.goose_db_version (
+    id integer NOT NULL,
+    version_id bigint NOT NULL,
+    is_applied boolean NOT NULL,
+    tstamp timestamp without time zone DEFAULT now() NOT NULL
+);
+
+ALTER TABLE public.goose_db_version ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
+    SEQUENCE NAME public.goose_db_version_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+ALTER TABLE ONLY ingest.event_tags ATTACH PARTITION ingest.event_tags_default DEFAULT;
+
+ALTER TABLE ONLY ingest.events ATTACH PARTITION ingest.events_default DEFAULT;
+
+ALTER TABLE ONLY ingest.address_tombstones
+    ADD CONSTRAINT address_tombstones_pkey PRIMARY KEY (community_id, kind, pubkey, d);
+
+ALTER TABLE ONLY ingest.addresses
+    ADD CONSTRAINT addresses_pkey PRIMARY KEY (community_id, kind, pubkey, d);
+
+ALTER TABLE ONLY ingest.channel_members
+    ADD CONSTRAINT channel_members_pkey PRIMARY KEY (community_id, channel_id, pubkey);
+
+ALTER TABLE ONLY ingest.channels
+    ADD CONSTRAINT channels_community_id_h_key UNIQUE (community_id, h);
+
+ALTER TABLE ONLY ingest.channels
+    ADD CONSTRAINT channels_pkey PRIMARY KEY (community_id, id);
+
+ALTER TABLE ONLY ingest.communities
+    ADD CONSTRAINT communities_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY ingest.community_hosts
+    ADD CONSTRAINT community_hosts_pkey PRIMARY KEY (host);
+
+ALTER TABLE ONLY ingest.community_members
+    ADD CONSTRAINT community_members_pkey PRIMARY KEY (community_id, pubkey);
+
+ALTER TABLE ONLY ingest.event_ids
+    ADD CONSTRAINT event_ids_pkey PRIMARY KEY (community_id, id);
+
+ALTER TABLE ONLY ingest.outbox
+    ADD CONSTRAINT outbox_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY ingest.tombstones
+    ADD CONSTRAINT tombstones_pkey PRIMARY KEY (community_id, id, pubkey);
+
+ALTER TABLE ONLY public.goose_db_version
+    ADD CONSTRAINT goose_db_version_pkey PRIMARY KEY (id);
+
+CREATE INDEX channel_members_pubkey ON ingest.channel_members USING btree (community_id, pubkey);
+
+CREATE INDEX community_hosts_community ON ingest.community_hosts USING btree (community_id);
+
+CREATE UNIQUE INDEX event_tags_value ON ONLY ingest.event_tags USING btree (community_id, name, value, created_at DESC, id);
+
+CREATE UNIQUE INDEX event_tags_default_community_id_name_value_created_at_id_idx ON ingest.event_tags_default USING btree (community_id, name, value, created_at DESC, id);
+
+CREATE INDEX events_author ON ONLY ingest.events USING btree (community_id, pubkey, created_at DESC, id);
+
+CREATE INDEX events_channel ON ONLY ingest.events USING btree (community_id, channel_id, created_at DESC, id) WHERE (channel_id IS NOT NULL);
+
+CREATE INDEX events_default_community_id_channel_id_created_at_id_idx ON ingest.events_default USING btree (community_id, channel_id, created_at DESC, id) WHERE (channel_id IS NOT NULL);
+
+CREATE UNIQUE INDEX events_time ON ONLY ingest.events USING btree (community_id, created_at DESC, id);
+
+CREATE UNIQUE INDEX events_default_community_id_created_at_id_idx ON ingest.events_default USING btree (community_id, created_at DESC, id);
+
+CREATE INDEX events_kind ON ONLY ingest.events USING btree (community_id, kind, created_at DESC, id);
+
+CREATE INDEX events_default_community_id_kind_created_at_id_idx ON ingest.events_default USING btree (community_id, kind, created_at DESC, id);
+
+CREATE INDEX events_default_community_id_pubkey_created_at_id_idx ON ingest.events_default USING btree (community_id, pubkey, created_at DESC, id);
+
+CREATE INDEX events_expiry ON ONLY ingest.events USING btree (expires_at) WHERE (expires_at IS NOT NULL);
+
+CREATE INDEX events_default_expires_at_idx ON ingest.events_default USING btree (expires_at) WHERE (expires_at IS NOT NULL);
+
+ALTER INDEX ingest.event_tags_value ATTACH PARTITION ingest.event_tags_default_community_id_name_value_created_at_id_idx;
+
+ALTER INDEX ingest.events_channel ATTACH PARTITION ingest.events_default_community_id_channel_id_created_at_id_idx;
+
+ALTER INDEX ingest.events_time ATTACH PARTITION ingest.events_default_community_id_created_at_id_idx;
+
+ALTER INDEX ingest.events_kind ATTACH PARTITION ingest.events_default_community_id_kind_created_at_id_idx;
+
+ALTER INDEX ingest.events_author ATTACH PARTITION ingest.events_default_community_id_pubkey_created_at_id_idx;
+
+ALTER INDEX ingest.events_expiry ATTACH PARTITION ingest.events_default_expires_at_idx;
+
+ALTER TABLE ONLY ingest.channel_members
+    ADD CONSTRAINT channel_members_community_id_channel_id_fkey FOREIGN KEY (community_id, channel_id) REFERENCES ingest.channels(community_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY ingest.channels
+    ADD CONSTRAINT channels_community_id_fkey FOREIGN KEY (community_id) REFERENCES ingest.communities(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY ingest.community_hosts
+    ADD CONSTRAINT community_hosts_community_id_fkey FOREIGN KEY (community_id) REFERENCES ingest.communities(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY ingest.community_members
+    ADD CONSTRAINT community_members_community_id_fkey FOREIGN KEY (community_id) REFERENCES ingest.communities(id) ON DELETE CASCADE;
+
+GRANT USAGE ON SCHEMA audit TO apiary_audit;
+
+GRANT USAGE ON SCHEMA ingest TO apiary_ingest;
+GRANT USAGE ON SCHEMA ingest TO apiary_search;
+
+GRANT USAGE ON SCHEMA media TO apiary_media;
+
+GRANT USAGE ON SCHEMA search TO apiary_search;
+
+GRANT USAGE ON SCHEMA workflow TO apiary_workflow;
+
+REVOKE ALL ON FUNCTION ingest.ensure_event_partitions(from_time timestamp with time zone, months integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION ingest.ensure_event_partitions(from_time timestamp with time zone, months integer) TO apiary_ingest;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.address_tombstones TO apiary_ingest;
+GRANT SELECT ON TABLE ingest.address_tombstones TO apiary_search;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.addresses TO apiary_ingest;
+GRANT SELECT ON TABLE ingest.addresses TO apiary_search;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.channel_members TO apiary_ingest;
+GRANT SELECT ON TABLE ingest.channel_members TO apiary_search;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.channels TO apiary_ingest;
+GRANT SELECT ON TABLE ingest.channels TO apiary_search;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.communities TO apiary_ingest;
+GRANT SELECT ON TABLE ingest.communities TO apiary_search;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.community_hosts TO apiary_ingest;
+GRANT SELECT ON TABLE ingest.community_hosts TO apiary_search;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.community_members TO apiary_ingest;
+GRANT SELECT ON TABLE ingest.community_members TO apiary_search;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.event_ids TO apiary_ingest;
+GRANT SELECT ON TABLE ingest.event_ids TO apiary_search;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.event_tags TO apiary_ingest;
+GRANT SELECT ON TABLE ingest.event_tags TO apiary_search;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.events TO apiary_ingest;
+GRANT SELECT ON TABLE ingest.events TO apiary_search;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.outbox TO apiary_ingest;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.tombstones TO apiary_ingest;
+GRANT SELECT ON TABLE ingest.tombstones TO apiary_search;
+
+GRANT SELECT ON TABLE public.goose_db_version TO apiary_ingest;
+GRANT SELECT ON TABLE public.goose_db_version TO apiary_search;
+GRANT SELECT ON TABLE public.goose_db_version TO apiary_audit;
+GRANT SELECT ON TABLE public.goose_db_version TO apiary_workflow;
+GRANT SELECT ON TABLE public.goose_db_version TO apiary_media;
