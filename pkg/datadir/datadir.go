@@ -31,14 +31,14 @@ func (e *HeldError) Error() string {
 }
 
 // Default returns where app keeps its data: /var/lib/<app> for root, otherwise $XDG_DATA_HOME/<app> or
-// ~/.local/share/<app>. It makes nothing. getenv is how the environment is read.
-func Default(app string, getenv func(string) string) (string, error) {
+// ~/.local/share/<app>. It makes nothing. dataHome is the value of XDG_DATA_HOME.
+func Default(app, dataHome string) (string, error) {
 	if os.Geteuid() == 0 {
 		return filepath.Join("/var/lib", app), nil
 	}
 	// The XDG rules: a relative path there is to be ignored.
-	if base := getenv("XDG_DATA_HOME"); filepath.IsAbs(base) {
-		return filepath.Join(base, app), nil
+	if filepath.IsAbs(dataHome) {
+		return filepath.Join(dataHome, app), nil
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {

@@ -32,7 +32,7 @@ func TestOpenHoldsTheDirectory(t *testing.T) {
 }
 
 func TestDefaultForOrdinaryUsers(t *testing.T) {
-	path, err := datadir.Default("apiary", func(string) string { return "/data" })
+	path, err := datadir.Default("apiary", "/data")
 	require.NoError(t, err)
 	if os.Geteuid() == 0 {
 		require.Equal(t, "/var/lib/apiary", path)

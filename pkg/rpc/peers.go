@@ -237,7 +237,7 @@ func (p *Peers) setLive(q *peer, live bool, why string) {
 	q.live = live
 	p.publishLocked()
 	level := slog.LevelInfo
-	if !live {
+	if !live && q.ctx.Err() == nil { // otherwise it is we who leave
 		level = slog.LevelWarn
 	}
 	p.deps.Log.LogAttrs(q.ctx, level, "peer changed",

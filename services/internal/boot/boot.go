@@ -47,6 +47,8 @@ type Config struct {
 	telemetry.Config `embed:""`
 	Admin            admin.Config `embed:"" prefix:"admin."`
 	Drain            DrainConfig  `embed:"" prefix:"drain."`
+	// StartTimeout bounds the start of the service; what it waits for differs between programs.
+	StartTimeout time.Duration `help:"Longest time until everything is ready." default:"1m"`
 }
 
 // DrainConfig bounds how long an orderly stop takes. In a cluster, delay and timeout together stay
@@ -146,6 +148,7 @@ func newEnv(name string, tel *telemetry.Telemetry) (*Env, error) {
 // stops last, so that probes are answered throughout.
 func group(ctx context.Context, cfg Config, env *Env, loaded *config.Loaded, service lifecycle.Service) *lifecycle.Group {
 	g := lifecycle.NewGroup(lifecycle.Config{
+		StartTimeout: cfg.StartTimeout,
 		DrainDelay:   cfg.Drain.Delay,
 		DrainTimeout: cfg.Drain.Timeout,
 		Log:          env.Log,

@@ -10,6 +10,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"strings"
 	"time"
 
@@ -50,9 +52,9 @@ type Conn struct {
 // Dial connects and authenticates, all before ctx ends. The error is ErrAuth when the relay refuses the
 // key.
 func Dial(ctx context.Context, cfg Config) (*Conn, error) {
-	ws, _, err := websocket.Dial(ctx, cfg.URL, nil) //nolint:bodyclose // the library says that it does that itself
+	ws, response, err := websocket.Dial(ctx, cfg.URL, nil) //nolint:bodyclose // the library says that it does that itself
 	if err != nil {
-		return nil, fmt.Errorf("connect to %s: %w", cfg.URL, err)
+		return nil, fmt.Errorf("connect to %s: %w", cfg.URL, dialError(response, err))
 	}
 	ws.SetReadLimit(readLimit)
 	c := &Conn{cfg: cfg, ws: ws}
@@ -61,6 +63,21 @@ func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+// dialError keeps of the library's account what a person can use.
+func dialError(response *http.Response, err error) error {
+	var network *net.OpError
+	switch {
+	case errors.As(err, &network):
+		return network.Err
+	case response == nil:
+		return err
+	case response.StatusCode == http.StatusNotFound:
+		return errors.New("the server has no relay for this host")
+	default:
+		return fmt.Errorf("the server answers %s", response.Status)
+	}
 }
 
 // authenticate answers the relay's challenge (NIP-42).

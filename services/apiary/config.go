@@ -1,0 +1,47 @@
+package apiary
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/apiary-relay/apiary/services/fanout"
+	"github.com/apiary-relay/apiary/services/gateway"
+	"github.com/apiary-relay/apiary/services/ingest"
+	"github.com/apiary-relay/apiary/services/search"
+)
+
+// Config is the settings of all services.
+type Config struct {
+	Gateway gateway.Config `embed:"" prefix:"gateway."`
+	Ingest  ingest.Config  `embed:"" prefix:"ingest."`
+	Fanout  fanout.Config  `embed:"" prefix:"fanout."`
+	Search  search.Config  `embed:"" prefix:"search."`
+}
+
+// DefaultConfig returns the services' defaults.
+func DefaultConfig() Config {
+	return Config{
+		Gateway: gateway.DefaultConfig(), Ingest: ingest.DefaultConfig(),
+		Fanout: fanout.DefaultConfig(), Search: search.DefaultConfig(),
+	}
+}
+
+// Validate reports settings that contradict each other. Each service validates its own.
+func (c *Config) Validate() error {
+	var errs []error
+	if p := c.Ingest.Partitions; c.Gateway.Partitions != p || c.Fanout.Partitions != p {
+		errs = append(errs, fmt.Errorf("partitions differ: gateway has %d, ingest %d, fanout %d",
+			c.Gateway.Partitions, p, c.Fanout.Partitions))
+	}
+	// What the gateway tells clients is what the others enforce.
+	if c.Gateway.MaxContent != c.Ingest.MaxContent {
+		errs = append(errs, fmt.Errorf("gateway.max-content is %d and ingest.max-content is %d", c.Gateway.MaxContent, c.Ingest.MaxContent))
+	}
+	if c.Gateway.CreatedAtWindow != c.Ingest.MaxSkew {
+		errs = append(errs, fmt.Errorf("gateway.created-at-window is %s and ingest.max-skew is %s", c.Gateway.CreatedAtWindow, c.Ingest.MaxSkew))
+	}
+	if c.Gateway.Limit != c.Search.Limit {
+		errs = append(errs, fmt.Errorf("gateway.limit is %d and search.limit is %d", c.Gateway.Limit, c.Search.Limit))
+	}
+	return errors.Join(errs...)
+}

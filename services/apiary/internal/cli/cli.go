@@ -1,0 +1,114 @@
+// Package cli is the command line of the apiary program: it names the commands and their settings, and runs
+// the one that was asked for.
+//
+// It owns no work of its own: serving is package serve, talking to a relay package client, and the
+// operator's commands package operator. Signals, streams and exit codes are package boot's. Everything
+// happens on the caller's goroutine.
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/apiary-relay/apiary/pkg/buildinfo"
+	"github.com/apiary-relay/apiary/pkg/config"
+	"github.com/apiary-relay/apiary/services/apiary/internal/serve"
+	"github.com/apiary-relay/apiary/services/internal/boot"
+)
+
+// env is what a command works with.
+type env struct {
+	boot.Streams
+	in io.Reader
+	// program is how the user called us, for the commands that the output suggests.
+	program string
+	loaded  *config.Loaded
+}
+
+// Commands is the grammar of the program.
+type Commands struct {
+	Serve  serveCmd `cmd:"" help:"Run everything in one process."`
+	Client struct {
+		Listen  listenCmd  `cmd:"" help:"Print events as they come."`
+		Publish publishCmd `cmd:"" help:"Publish an event."`
+		Query   queryCmd   `cmd:"" help:"Print stored events, oldest first."`
+	} `cmd:"" help:"Talk to a relay."`
+	Community struct {
+		Create       communityCreateCmd `cmd:"" help:"Create a community for a host."`
+		Set          communitySetCmd    `cmd:"" help:"Open, close or rename a community."`
+		MemberAdd    memberAddCmd       `cmd:"" help:"Add a member, or change its role."`
+		MemberRemove memberRemoveCmd    `cmd:"" help:"Remove a member; no later event reaches it."`
+	} `cmd:"" help:"Change communities and their members."`
+	Migrate struct {
+		Up     migrateUpCmd     `cmd:"" help:"Bring the database schema up to date."`
+		Status migrateStatusCmd `cmd:"" help:"List the migrations."`
+	} `cmd:"" help:"Change the database schema."`
+	Config struct {
+		Print configPrintCmd `cmd:"" help:"Print the settings of serve in effect, as a file that --config reads."`
+		Check configCheckCmd `cmd:"" help:"Check the settings of serve without running it."`
+		Doc   configDocCmd   `cmd:"" help:"Print the reference of the settings of serve."`
+	} `cmd:"" help:"Look at settings."`
+	Healthcheck healthcheckCmd `cmd:"" help:"Ask a running process whether it is ready; for container probes."`
+	Version     versionCmd     `cmd:"" help:"Print the version."`
+
+	in      io.Reader
+	program string
+}
+
+// New returns the grammar with its defaults. program is how the user called the program, in its standard
+// input.
+func New(program string, in io.Reader) *Commands {
+	c := &Commands{program: program, in: in}
+	c.Serve.Config = serve.DefaultConfig()
+	for _, settings := range []*serveSettings{&c.Config.Print.serveSettings, &c.Config.Check.serveSettings, &c.Config.Doc.serveSettings} {
+		settings.Config = serve.DefaultConfig()
+	}
+	return c
+}
+
+// command is what every command implements.
+type command interface {
+	run(ctx context.Context, env env) error
+}
+
+// byName finds the selected command.
+func (c *Commands) byName(name string) command {
+	return map[string]command{
+		"serve":                   &c.Serve,
+		"client listen":           &c.Client.Listen,
+		"client publish":          &c.Client.Publish,
+		"client query":            &c.Client.Query,
+		"community create":        &c.Community.Create,
+		"community set":           &c.Community.Set,
+		"community member-add":    &c.Community.MemberAdd,
+		"community member-remove": &c.Community.MemberRemove,
+		"migrate up":              &c.Migrate.Up,
+		"migrate status":          &c.Migrate.Status,
+		"config print":            &c.Config.Print,
+		"config check":            &c.Config.Check,
+		"config doc":              &c.Config.Doc,
+		"healthcheck":             &c.Healthcheck,
+		"version":                 &c.Version,
+	}[name]
+}
+
+// usageError is a mistake on the command line that the grammar does not know of.
+type usageError struct{ message string }
+
+func (e usageError) Error() string { return e.message }
+
+// Is makes it end the program with the code of a bad configuration.
+func (usageError) Is(target error) bool { return target == boot.ErrConfig }
+
+// Run runs the selected command until it is done or ctx is.
+func (c *Commands) Run(ctx context.Context, loaded *config.Loaded, std boot.Streams) error {
+	return c.byName(loaded.Command()).run(ctx, env{Streams: std, in: c.in, program: c.program, loaded: loaded})
+}
+
+type versionCmd struct{}
+
+func (*versionCmd) run(_ context.Context, env env) error {
+	_, err := fmt.Fprintln(env.Out, "apiary", buildinfo.Read())
+	return err
+}

@@ -1,0 +1,54 @@
+package serve
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// maxSocketPath is below what a socket's address holds on every system (104 bytes on macOS).
+const maxSocketPath = 99
+
+// ControlSocket returns the path of the socket that the operator's commands use for the all-in-one on this
+// data directory. A path that is too long for a socket is replaced by one under /tmp that both sides derive
+// from it.
+func ControlSocket(data string) (string, error) {
+	data, err := filepath.Abs(data)
+	if err != nil {
+		return "", fmt.Errorf("find control socket: %w", err)
+	}
+	path := filepath.Join(data, "control", "ingest.sock")
+	if len(path) <= maxSocketPath {
+		return path, nil
+	}
+	sum := sha256.Sum256([]byte(data))
+	return filepath.Join("/tmp", "apiary-control-"+hex.EncodeToString(sum[:8]), "ingest.sock"), nil
+}
+
+// makeControlDir makes the socket's directory, which only this user may enter: that, and not the mode of
+// the socket, keeps others away from the moment it is there. Under /tmp anybody may have made the
+// directory first, so one that is not ours is refused.
+func makeControlDir(socket string) error {
+	dir := filepath.Dir(socket)
+	err := os.Mkdir(dir, 0o700)
+	if err == nil {
+		return nil
+	}
+	if !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("make control directory: %w", err)
+	}
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return fmt.Errorf("make control directory: %w", err)
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || !info.IsDir() || info.Mode().Perm() != 0o700 || int(stat.Uid) != os.Geteuid() {
+		return fmt.Errorf("make control directory: %s is there and is not a directory of this user only", dir)
+	}
+	return nil
+}

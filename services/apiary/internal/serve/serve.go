@@ -1,0 +1,92 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+
+	"github.com/apiary-relay/apiary/pkg/config"
+	"github.com/apiary-relay/apiary/pkg/datadir"
+	"github.com/apiary-relay/apiary/pkg/lifecycle"
+	"github.com/apiary-relay/apiary/services/internal/boot"
+)
+
+// adminFile holds the address of the admin listener while the process runs.
+const adminFile = "admin.addr"
+
+// Run runs the all-in-one until ctx is done. program is how the user called us; what a person should read
+// goes to out, logs to logs.
+func Run(ctx context.Context, cfg Config, loaded *config.Loaded, program string, out, logs io.Writer) (err error) {
+	path, err := DataDir(cfg.Data, cfg.DataHome)
+	if err != nil {
+		return err
+	}
+	dir, err := datadir.Open(path)
+	if err != nil {
+		return explainHeld(err)
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	if cfg.Listen != "" {
+		cfg.Services.Gateway.Listen = cfg.Listen
+	}
+	if cfg.Process.Admin.Listen, err = adminAddress(ctx, cfg.Process.Admin.Listen); err != nil {
+		return err
+	}
+	if err := datadir.Replace(dir.Path(adminFile), []byte(cfg.Process.Admin.Listen+"\n")); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.Remove(dir.Path(adminFile))) }()
+	return boot.Serve(ctx, "apiary", cfg.Process, loaded, logs, func(env *boot.Env) (lifecycle.Service, error) {
+		return newProcess(cfg, dir, env, program, out)
+	})
+}
+
+// explainHeld says what to do when another process holds the directory.
+func explainHeld(err error) error {
+	var held *datadir.HeldError
+	if errors.As(err, &held) {
+		return fmt.Errorf("%w: stop that one, or choose another directory with --data", held)
+	}
+	return err
+}
+
+// usualAdmin is where the admin listener is unless something else has that port.
+var usualAdmin = config.Loopback(config.PortAdmin)
+
+// adminAddress resolves autoAdmin. Somebody may take the address before it is used; then the start fails
+// and says so.
+func adminAddress(ctx context.Context, listen string) (string, error) {
+	if listen != autoAdmin {
+		return listen, nil
+	}
+	for _, candidate := range []string{usualAdmin, config.Loopback(0)} {
+		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", candidate)
+		if err != nil {
+			continue
+		}
+		return listener.Addr().String(), listener.Close()
+	}
+	return "", errors.New("find an address for the admin listener: none is free, choose one with --admin.listen")
+}
+
+// AdminAddress returns the address of the admin listener of the all-in-one that runs on the directory.
+func AdminAddress(data string) (string, error) {
+	content, err := os.ReadFile(data + "/" + adminFile) //nolint:gosec // the operator's directory
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("no apiary serve runs on %s", data)
+	}
+	if err != nil {
+		return "", fmt.Errorf("read the admin listener's address: %w", err)
+	}
+	return string(content[:max(0, len(content)-1)]), nil
+}
+
+// logPart returns a logger for what is not one of the services.
+func logPart(env *boot.Env, part string) *slog.Logger {
+	return env.Log.With(slog.String("part", part))
+}

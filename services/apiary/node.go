@@ -1,0 +1,57 @@
+package apiary
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/apiary-relay/apiary/pkg/lifecycle"
+)
+
+// node is one service with what only it uses. To drain it is to stop it: what it calls is told to leave only
+// after that, and so never while somebody still calls.
+type node struct {
+	group *lifecycle.Group
+
+	once sync.Once
+	stop chan struct{} // closed by Drain
+	done chan struct{} // closed when Run has returned
+}
+
+func newNode(log *slog.Logger) *node {
+	return &node{
+		group: lifecycle.NewGroup(lifecycle.Config{Log: log}),
+		stop:  make(chan struct{}), done: make(chan struct{}),
+	}
+}
+
+// Run runs the parts of the node until ctx is done or Drain has drained them.
+func (n *node) Run(ctx context.Context, ready func()) error {
+	defer close(n.done)
+	ctx, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel()
+	watching.Go(func() {
+		select {
+		case <-n.stop:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	return n.group.Run(ctx, ready)
+}
+
+// Drain drains the parts of the node and stops them, by ctx's deadline.
+func (n *node) Drain(ctx context.Context) error {
+	err := n.group.Drain(ctx)
+	n.once.Do(func() { close(n.stop) })
+	select {
+	case <-n.done:
+		return err
+	case <-ctx.Done():
+		return errors.Join(err, fmt.Errorf("wait for the end: %w", ctx.Err()))
+	}
+}
