@@ -189,8 +189,9 @@ func initialise(ctx context.Context, cfg Config, bin Binaries, acct account, dir
 }
 
 // makeRun makes the directory of the socket; remove undoes it.
-func makeRun(dir *datadir.Dir, acct account) (run string, remove func() error, err error) {
-	run = dir.Path("run")
+func makeRun(dir *datadir.Dir, acct account) (path string, remove func() error, err error) {
+	run := dir.Path("run")
+	remove = func() error { return clearRun(run) }
 	if err := clearRun(run); err != nil {
 		return "", nil, err
 	}
@@ -198,7 +199,7 @@ func makeRun(dir *datadir.Dir, acct account) (run string, remove func() error, e
 		if err := os.Mkdir(run, 0o700); err != nil {
 			return "", nil, fmt.Errorf("make socket directory: %w", err)
 		}
-		return run, func() error { return clearRun(run) }, acct.own(run)
+		return run, remove, acct.own(run)
 	}
 	short, err := os.MkdirTemp("/tmp", socketPrefix)
 	if err != nil {
@@ -208,7 +209,7 @@ func makeRun(dir *datadir.Dir, acct account) (run string, remove func() error, e
 	if err := os.Symlink(short, run); err != nil {
 		return "", nil, fmt.Errorf("make socket directory: %w", err)
 	}
-	return short, func() error { return clearRun(run) }, acct.own(short)
+	return short, remove, acct.own(short)
 }
 
 // clearRun removes the socket directory, and what it links to.
@@ -299,7 +300,8 @@ func ensureDatabase(ctx context.Context, adminURL, name string) error {
 func socketURL(run, database string) string {
 	u := url.URL{
 		Scheme: "postgres", User: url.User(superuser), Path: "/" + database,
-		RawQuery: url.Values{"host": {run}, "port": {port}}.Encode(),
+		// Postgres knows no "+" for a blank.
+		RawQuery: strings.ReplaceAll(url.Values{"host": {run}, "port": {port}}.Encode(), "+", "%20"),
 	}
 	return u.String()
 }

@@ -146,6 +146,9 @@ func (w *logWriter) emitLocked() {
 	case "FATAL", "WARNING":
 		level = slog.LevelWarn
 	}
+	if strings.HasSuffix(line, "terminating connection due to administrator command") {
+		level = slog.LevelDebug // it is we who stop it
+	}
 	w.log.LogAttrs(w.ctx, level, "postgres", slog.String("text", line))
 }
 
