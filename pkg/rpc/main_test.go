@@ -99,10 +99,11 @@ func start(t *testing.T, cfg ServerConfig, opts ServerOptions) *instance {
 		cancel()
 		require.NoError(t, err, "server start")
 	}
-	i := &instance{Server: s, stop: sync.OnceFunc(func() {
+	ended := sync.OnceValue(func() error {
 		cancel()
-		require.NoError(t, <-result)
-	})}
+		return <-result
+	})
+	i := &instance{Server: s, stop: func() { require.NoError(t, ended()) }}
 	t.Cleanup(i.stop)
 	return i
 }

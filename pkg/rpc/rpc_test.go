@@ -164,6 +164,18 @@ func TestDrainIsBounded(t *testing.T) {
 	s.stop()
 }
 
+func TestStopRightAfterReady(t *testing.T) {
+	for range 200 {
+		mem := NewMemory()
+		ctx, cancel := context.WithCancel(t.Context())
+		s := NewServer(ServerConfig{}, ServerOptions{Deps: Deps{Memory: mem}, MemoryName: "x"})
+		require.NoError(t, s.Run(ctx, cancel))
+		l, err := mem.Listen("x")
+		require.NoError(t, err, "the name is free again")
+		require.NoError(t, l.Close())
+	}
+}
+
 func TestDialRefusesBadTargets(t *testing.T) {
 	for _, target := range []string{"", "a", ":1", "mem:///", "unix://", "dns:///a", "http://a:1/x:"} {
 		_, err := Dial(target, Deps{})

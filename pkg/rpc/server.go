@@ -102,7 +102,13 @@ func (s *Server) Run(ctx context.Context, ready func()) error {
 	}
 	served := make(chan error, len(listeners))
 	for _, l := range listeners {
-		go func() { served <- s.grpc.Serve(l) }()
+		go func() {
+			err := s.grpc.Serve(l)
+			if errors.Is(err, grpc.ErrServerStopped) {
+				err = nil // stopped before this goroutine began to serve
+			}
+			served <- err
+		}()
 	}
 	s.serving()
 	ready()
