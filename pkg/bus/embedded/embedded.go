@@ -27,6 +27,7 @@ const (
 	defaultMaxMemory = 512 << 20
 	defaultMaxStore  = 10 << 30
 	startTimeout     = 30 * time.Second
+	readyPoll        = 50 * time.Millisecond
 )
 
 // Config says where the server keeps its data and whether others may reach it.
@@ -79,27 +80,32 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	failed := make(chan string, 1)
 	ns.SetLoggerV2(&logger{log: cfg.Log, ctx: context.WithoutCancel(ctx), failed: failed}, false, false, false)
 	s := &Server{nats: ns, listen: cfg.Listen != ""}
-	started := make(chan bool, 1)
-	go func() {
-		ns.Start()
-		started <- ns.ReadyForConnections(startTimeout)
-	}()
-	select {
-	case ok := <-started:
-		if ok {
-			return s, nil
+	ns.Start() // returns when streams are recovered, or after a fatal error
+	if err := s.awaitReady(ctx, failed); err != nil {
+		s.shutdown()
+		return nil, fmt.Errorf("start embedded nats: %w", err)
+	}
+	return s, nil
+}
+
+// awaitReady returns nil when the server takes connections.
+func (s *Server) awaitReady(ctx context.Context, failed <-chan string) error {
+	deadline := time.NewTimer(startTimeout)
+	defer deadline.Stop()
+	for {
+		select {
+		case text := <-failed:
+			return errors.New(text)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-deadline.C:
+			return fmt.Errorf("not ready after %s", startTimeout)
+		default:
 		}
-		err = fmt.Errorf("start embedded nats: not ready after %s", startTimeout)
-	case <-ctx.Done():
-		err = fmt.Errorf("start embedded nats: %w", context.Cause(ctx))
+		if s.nats.ReadyForConnections(readyPoll) {
+			return nil
+		}
 	}
-	select {
-	case text := <-failed:
-		err = fmt.Errorf("start embedded nats: %s", text)
-	default:
-	}
-	s.shutdown()
-	return nil, err
 }
 
 func splitListen(listen string) (host string, port int, err error) {
