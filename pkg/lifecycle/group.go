@@ -196,7 +196,12 @@ func runRecovered(ctx context.Context, svc Service, ready func()) (err error) {
 	return svc.Run(ctx, ready)
 }
 
-func (m *member) failure() error { return fmt.Errorf("run %s: %w", m.name, m.err) }
+// failure is the error of a member from the failed channel. It waits for the last steps of m's goroutine, so
+// that m is not taken for alive afterwards.
+func (m *member) failure() error {
+	<-m.done
+	return fmt.Errorf("run %s: %w", m.name, m.err)
+}
 
 // alive reports whether m's Run is still going on after it became ready.
 func (m *member) alive() bool {
