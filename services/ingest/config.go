@@ -32,6 +32,10 @@ type Config struct {
 	OutboxInterval  time.Duration `help:"Time between two looks for overdue outbox rows." default:"1s"`
 	ExpiryInterval  time.Duration `help:"Time between two sweeps of expired events (NIP-40); 0 switches them off." default:"30s"`
 	PartitionMonths int           `help:"Monthly table partitions to have ready, the current month included." default:"4"`
+
+	StreamReplicas    int   `help:"Copies of each NATS stream: 3 in a NATS cluster, 1 alone." default:"1"`
+	EventsMaxBytes    int64 `help:"Most bytes that the stream of committed events keeps on disk; the oldest go first." default:"8589934592"`
+	EphemeralMaxBytes int64 `help:"Most bytes that the stream of ephemeral events keeps in memory; the oldest go first." default:"268435456"`
 }
 
 // DefaultConfig returns the defaults that the tags name.
@@ -42,6 +46,7 @@ func DefaultConfig() Config {
 		StreamWindow: 1024, InFlightBytes: 128 << 20, QueueEvents: 4096, BatchEvents: 1024, BatchBytes: 896 << 10,
 		CommitTimeout: 10 * time.Second,
 		OutboxAge:     3 * time.Second, OutboxInterval: time.Second, ExpiryInterval: 30 * time.Second, PartitionMonths: 4,
+		StreamReplicas: 1, EventsMaxBytes: 8 << 30, EphemeralMaxBytes: 256 << 20,
 	}
 }
 
@@ -68,6 +73,9 @@ func (c *Config) Validate() error {
 	check(c.OutboxInterval > 0, "outbox-interval must be positive")
 	check(c.ExpiryInterval >= 0, "expiry-interval must not be negative")
 	check(c.PartitionMonths >= 1 && c.PartitionMonths <= 120, "partition-months must be between 1 and 120")
+	check(c.StreamReplicas >= 1 && c.StreamReplicas <= 5, "stream-replicas must be between 1 and 5")
+	check(c.EventsMaxBytes > 0, "events-max-bytes must be positive")
+	check(c.EphemeralMaxBytes > 0, "ephemeral-max-bytes must be positive")
 	return errors.Join(errs...)
 }
 

@@ -77,7 +77,10 @@ func (s *Service) ensureStreams(ctx context.Context, ready func(), b *bus.Bus) e
 		changed := b.Changed()
 		if b.Connected() {
 			within, cancel := context.WithTimeout(ctx, upkeepTimeout)
-			err := b.EnsureStreams(within, bus.StreamOptions{})
+			err := b.EnsureStreams(within, bus.StreamOptions{
+				Replicas: s.cfg.StreamReplicas, Partitions: s.cfg.Partitions,
+				EventsMaxBytes: s.cfg.EventsMaxBytes, EphemeralMaxBytes: s.cfg.EphemeralMaxBytes,
+			})
 			cancel()
 			if err != nil && ctx.Err() == nil {
 				s.log.LogAttrs(ctx, slog.LevelWarn, "streams not ensured", slog.Any("error", err))

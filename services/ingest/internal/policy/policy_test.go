@@ -1,0 +1,243 @@
+package policy_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/apiary-relay/apiary/pkg/fault"
+	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/testkit/nostrtest"
+	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
+)
+
+const community = 7
+
+var (
+	now    = time.Unix(nostrtest.Epoch, 0)
+	limits = policy.Limits{Content: 262144, Skew: 15 * time.Minute}
+	idA    = strings.Repeat("a", 64)
+	idB    = strings.Repeat("b", 64)
+)
+
+func submission(names ...string) policy.Submission {
+	s := policy.Submission{Community: community}
+	for _, n := range names {
+		s.Principal = append(s.Principal, nostrtest.PubKey(n))
+	}
+	return s
+}
+
+func TestCheck(t *testing.T) {
+	kind, tag, at := nostrtest.Kind, nostrtest.Tag, nostrtest.CreatedAt
+	alice := nostrtest.PubKey("alice").String()
+	for _, c := range []struct {
+		name   string
+		by     policy.Submission
+		opts   []nostrtest.Option
+		reason fault.Reason
+		msg    string
+	}{
+		{name: "a note"},
+		{name: "as early as allowed", opts: []nostrtest.Option{at(nostrtest.Epoch - 900)}},
+		{name: "as late as allowed", opts: []nostrtest.Option{at(nostrtest.Epoch + 900)}},
+		{name: "too early", opts: []nostrtest.Option{at(nostrtest.Epoch - 901)}, reason: fault.Invalid, msg: "event timestamp too far from server time"},
+		{name: "too late", opts: []nostrtest.Option{at(nostrtest.Epoch + 901)}, reason: fault.Invalid, msg: "event timestamp too far from server time"},
+		{name: "before time itself", opts: []nostrtest.Option{at(-1 << 63)}, reason: fault.Invalid, msg: "event timestamp too far from server time"},
+		{name: "after all time", opts: []nostrtest.Option{at(1<<63 - 1)}, reason: fault.Invalid, msg: "event timestamp too far from server time"},
+		{name: "as large as allowed", opts: []nostrtest.Option{nostrtest.Content(strings.Repeat("x", 262144))}},
+		{
+			name: "too large", opts: []nostrtest.Option{nostrtest.Content(strings.Repeat("x", 262145))},
+			reason: fault.Invalid, msg: "content exceeds maximum size of 262144 bytes (got 262145)",
+		},
+		{name: "one key of several", by: submission("bob", "alice")},
+		{name: "another's", by: submission("bob"), reason: fault.Invalid, msg: "event pubkey does not match authenticated identity"},
+		{name: "nobody's", by: submission(), opts: []nostrtest.Option{kind(1059)}, reason: fault.AuthRequired, msg: "not authenticated"},
+		{name: "a gift wrap by a throw-away key", by: submission("bob"), opts: []nostrtest.Option{kind(1059)}},
+		{name: "time before size", opts: []nostrtest.Option{at(0), nostrtest.Content(strings.Repeat("x", 262145))}, reason: fault.Invalid, msg: "event timestamp too far from server time"},
+		{name: "size before author", by: submission("bob"), opts: []nostrtest.Option{nostrtest.Content(strings.Repeat("x", 262145))}, reason: fault.Invalid, msg: "content exceeds maximum size of 262144 bytes (got 262145)"},
+		{name: "author before kind", by: submission("bob"), opts: []nostrtest.Option{kind(9000)}, reason: fault.Invalid, msg: "event pubkey does not match authenticated identity"},
+
+		{name: "a moderation command", opts: []nostrtest.Option{kind(9000), tag("h", "x")}, reason: fault.Unsupported, msg: "kind 9000 is not supported"},
+		{name: "a leave request", opts: []nostrtest.Option{kind(9022), tag("h", "x")}, reason: fault.Unsupported, msg: "kind 9022 is not supported"},
+		{name: "a ban", opts: []nostrtest.Option{kind(9040)}, reason: fault.Unsupported, msg: "kind 9040 is not supported"},
+		{name: "just outside of the commands", opts: []nostrtest.Option{kind(9023)}},
+
+		{name: "not expired", opts: []nostrtest.Option{tag("expiration", "1700000001")}},
+		{name: "expired just now", opts: []nostrtest.Option{tag("expiration", "1700000000")}, reason: fault.Invalid, msg: "event has expired"},
+		{name: "expired before 1970", opts: []nostrtest.Option{tag("expiration", "-5")}, reason: fault.Invalid, msg: "event has expired"},
+		{name: "an expiration that is none", opts: []nostrtest.Option{tag("expiration", "soon")}},
+
+		{name: "in a channel", opts: []nostrtest.Option{kind(9), tag("h", "General_1-x")}},
+		{name: "a message without a channel", opts: []nostrtest.Option{kind(9)}, reason: fault.Invalid, msg: "channel-scoped events must include an h tag"},
+		{name: "a forum post without a channel", opts: []nostrtest.Option{kind(45001)}, reason: fault.Invalid, msg: "channel-scoped events must include an h tag"},
+		{name: "an impossible channel", opts: []nostrtest.Option{tag("h", "no spaces")}, reason: fault.Invalid, msg: "h tag is not a channel id"},
+		{name: "an empty channel", opts: []nostrtest.Option{tag("h", "")}, reason: fault.Invalid, msg: "h tag is not a channel id"},
+		{name: "an h tag without a value", opts: []nostrtest.Option{tag("h")}, reason: fault.Invalid, msg: "h tag is not a channel id"},
+		{name: "a channel id of 65 characters", opts: []nostrtest.Option{tag("h", strings.Repeat("x", 65))}, reason: fault.Invalid, msg: "h tag is not a channel id"},
+
+		{name: "a profile", opts: []nostrtest.Option{kind(0), nostrtest.Content(`{"name":"a"}`)}},
+		{name: "a profile that is no JSON", opts: []nostrtest.Option{kind(0), nostrtest.Content(`{`)}, reason: fault.Invalid, msg: "kind:0 content must be valid JSON"},
+
+		{name: "a deletion", opts: []nostrtest.Option{kind(5), tag("e", idA)}},
+		{name: "a deletion of an address", opts: []nostrtest.Option{kind(5), tag("a", "30023:"+alice+":x")}},
+		{name: "a deletion of another's address", opts: []nostrtest.Option{kind(5), tag("a", "30023:"+nostrtest.PubKey("bob").String()+":x")}},
+		{name: "a deletion of nothing", opts: []nostrtest.Option{kind(5)}, reason: fault.Invalid, msg: "deletion events must reference at least one target via e or a tag"},
+		{name: "a deletion of what cannot exist", opts: []nostrtest.Option{kind(5), tag("e", "xyz"), tag("a", "1:"+alice+":"), tag("a", "nonsense"), tag("a", "99999:"+alice+":"), tag("a", "30023:xyz:")}, reason: fault.Invalid, msg: "deletion events must reference at least one target via e or a tag"},
+
+		{name: "a creation", opts: []nostrtest.Option{kind(9007), tag("h", "c"), tag("name", "C")}},
+		{name: "a creation without an id", opts: []nostrtest.Option{kind(9007)}, reason: fault.Invalid, msg: "missing or invalid h tag"},
+		{name: "a creation with an impossible id", opts: []nostrtest.Option{kind(9007), tag("h", "c d")}, reason: fault.Invalid, msg: "missing or invalid h tag"},
+		{name: "a creation with odd visibility", opts: []nostrtest.Option{kind(9007), tag("h", "c"), tag("visibility", "secret")}, reason: fault.Invalid, msg: "visibility must be open or private"},
+		{name: "a creation with a long name", opts: []nostrtest.Option{kind(9007), tag("h", "c"), tag("name", strings.Repeat("x", 257))}, reason: fault.Invalid, msg: "channel name exceeds 256 bytes"},
+		{name: "a creation with a NUL", opts: []nostrtest.Option{kind(9007), tag("h", "c"), tag("about", "a\x00b")}, reason: fault.Invalid, msg: "channel about contains a NUL character"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.by.Community == 0 {
+				c.by = submission("alice")
+			}
+			got, v := policy.Check(c.by, nostrtest.Event(t, "alice", c.opts...), limits, now)
+			require.Equal(t, policy.Verdict{Reason: c.reason, Message: c.msg}, v)
+			require.Equal(t, c.reason == fault.Accepted, got != nil)
+		})
+	}
+}
+
+func TestCheckWithoutLimits(t *testing.T) {
+	ev := nostrtest.Event(t, "alice", nostrtest.CreatedAt(0), nostrtest.Content(strings.Repeat("x", 300_000)))
+	_, v := policy.Check(submission("alice"), ev, policy.Limits{}, now)
+	require.True(t, v.Accepted())
+}
+
+func TestCheckKind(t *testing.T) {
+	for _, c := range []struct {
+		kind nostr.Kind
+		want policy.Verdict
+	}{
+		{1, policy.Verdict{}},
+		{22242, policy.Verdict{Reason: fault.Invalid, Message: "AUTH events cannot be submitted"}},
+		{27235, policy.Verdict{Reason: fault.Invalid, Message: "authorization events cannot be submitted"}},
+		{44100, policy.Verdict{Reason: fault.Invalid, Message: "membership notifications are relay-signed only"}},
+		{13534, policy.Verdict{Reason: fault.Restricted, Message: "relay-only kind"}},
+		{39000, policy.Verdict{Reason: fault.Restricted, Message: "relay-only kind"}},
+		{39006, policy.Verdict{Reason: fault.Restricted, Message: "relay-only kind"}},
+		{40902, policy.Verdict{Reason: fault.Restricted, Message: "relay-only kind"}},
+	} {
+		require.Equal(t, c.want, policy.CheckKind(c.kind), "kind %d", c.kind)
+	}
+}
+
+func check(t *testing.T, by policy.Submission, opts ...nostrtest.Option) *policy.Candidate {
+	t.Helper()
+	c, v := policy.Check(by, nostrtest.Event(t, "alice", opts...), limits, now)
+	require.True(t, v.Accepted(), v.Message)
+	return c
+}
+
+func TestDeletionTargets(t *testing.T) {
+	alice, bob := nostrtest.PubKey("alice").String(), nostrtest.PubKey("bob").String()
+	c := check(t, submission("alice"), nostrtest.Kind(5),
+		nostrtest.Tag("e", idA), nostrtest.Tag("e", idB), nostrtest.Tag("e", idA, "wss://relay"), nostrtest.Tag("e", strings.ToUpper(idA)),
+		nostrtest.Tag("a", "30023:"+alice+":a:b"), nostrtest.Tag("a", "30023:"+alice+":a:b"), nostrtest.Tag("a", "0:"+alice+":ignored"),
+		nostrtest.Tag("a", "10002:"+alice), nostrtest.Tag("a", "30023:"+bob+":x"))
+	a, b := nostr.ID{}, nostr.ID{}
+	for i := range a {
+		a[i], b[i] = 0xaa, 0xbb
+	}
+	require.Equal(t, &policy.Deletion{
+		IDs: []nostr.ID{a, b},
+		Addresses: []policy.Coordinate{
+			{Kind: 30023, D: "a:b"}, {Kind: 0}, {Kind: 10002},
+		},
+	}, c.Deletion)
+}
+
+func TestCreateSpec(t *testing.T) {
+	h := nostrtest.Tag("h", "c")
+	for _, tc := range []struct {
+		name string
+		opts []nostrtest.Option
+		want policy.ChannelSpec
+	}{
+		{"bare", nil, policy.ChannelSpec{}},
+		{"described", []nostrtest.Option{nostrtest.Tag("name", "N"), nostrtest.Tag("about", "A"), nostrtest.Tag("picture", "P")}, policy.ChannelSpec{Name: "N", About: "A", Picture: "P"}},
+		{"private", []nostrtest.Option{nostrtest.Tag("private")}, policy.ChannelSpec{Private: true}},
+		{"private by visibility", []nostrtest.Option{nostrtest.Tag("visibility", "private")}, policy.ChannelSpec{Private: true}},
+		{"open by visibility", []nostrtest.Option{nostrtest.Tag("visibility", "open")}, policy.ChannelSpec{}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := check(t, submission("alice"), append(tc.opts, nostrtest.Kind(9007), h)...)
+			require.Equal(t, &tc.want, c.Create)
+		})
+	}
+}
+
+func TestAdmit(t *testing.T) {
+	const (
+		open, closed = community, 8
+		missing      = 9
+	)
+	alice := nostrtest.PubKey("alice")
+	channel := func(h string) policy.ChannelKey { return policy.ChannelKey{Community: open, H: h} }
+	state := func() *policy.State {
+		return &policy.State{
+			Communities: map[int64]policy.Community{open: {}, closed: {Closed: true}},
+			Channels: map[policy.ChannelKey]policy.Channel{
+				channel("open"): {ID: 1}, channel("private"): {ID: 2, Private: true},
+				channel("archived"): {ID: 3, Archived: true}, channel("gone"): {ID: 4, Private: true, Archived: true},
+				channel("mine"): {ID: 5, Private: true},
+			},
+			ChannelMembers: map[policy.ChannelMemberKey]bool{{ChannelKey: channel("mine"), PubKey: alice}: true},
+		}
+	}
+	in := func(community int64) policy.Submission {
+		s := submission("alice", "bob")
+		s.Community = community
+		return s
+	}
+	chat := nostrtest.Kind(9)
+	for _, c := range []struct {
+		name   string
+		by     policy.Submission
+		opts   []nostrtest.Option
+		change func(*policy.Candidate, *policy.State)
+		want   policy.Verdict
+	}{
+		{name: "global in an open community", by: in(open)},
+		{name: "no such community", by: in(missing), want: policy.NotMember},
+		{name: "outsider of a closed community", by: in(closed), want: policy.NotMember},
+		{name: "member of a closed community", by: in(closed), change: func(_ *policy.Candidate, s *policy.State) {
+			s.Members = map[policy.MemberKey]bool{{Community: closed, PubKey: alice}: true}
+		}},
+		{name: "another key of the principal is the member", by: in(closed), want: policy.NotMember, change: func(_ *policy.Candidate, s *policy.State) {
+			s.Members = map[policy.MemberKey]bool{{Community: closed, PubKey: nostrtest.PubKey("bob")}: true}
+		}},
+		{name: "a gift wrap counts for any key of the principal", by: in(closed), opts: []nostrtest.Option{nostrtest.Kind(1059)}, change: func(_ *policy.Candidate, s *policy.State) {
+			s.Members = map[policy.MemberKey]bool{{Community: closed, PubKey: nostrtest.PubKey("bob")}: true}
+		}},
+		{name: "open channel", by: in(open), opts: []nostrtest.Option{chat, nostrtest.Channel("open")}},
+		{name: "unknown channel", by: in(open), opts: []nostrtest.Option{chat, nostrtest.Channel("unknown")}, want: policy.NotChannelMember},
+		{name: "hidden channel", by: in(open), opts: []nostrtest.Option{chat, nostrtest.Channel("private")}, want: policy.NotChannelMember},
+		{name: "own private channel", by: in(open), opts: []nostrtest.Option{chat, nostrtest.Channel("mine")}},
+		{name: "archived channel", by: in(open), opts: []nostrtest.Option{chat, nostrtest.Channel("archived")}, want: policy.Verdict{Reason: fault.Invalid, Message: "channel is archived"}},
+		{name: "archived and hidden channel", by: in(open), opts: []nostrtest.Option{chat, nostrtest.Channel("gone")}, want: policy.NotChannelMember},
+		{name: "deleted", by: in(open), want: policy.Deleted, change: func(c *policy.Candidate, s *policy.State) {
+			s.Deleted = map[policy.EventKey]bool{c.Key(): true}
+		}},
+		{name: "new channel", by: in(open), opts: []nostrtest.Option{nostrtest.Kind(9007), nostrtest.Channel("new")}},
+		{name: "existing channel", by: in(open), opts: []nostrtest.Option{nostrtest.Kind(9007), nostrtest.Channel("open")}, want: policy.Verdict{Reason: fault.Invalid, Message: "channel already exists"}},
+		{name: "the same creation again", by: in(open), opts: []nostrtest.Option{nostrtest.Kind(9007), nostrtest.Channel("open")}, want: policy.Duplicate, change: func(c *policy.Candidate, s *policy.State) {
+			s.Stored = map[policy.EventKey]bool{c.Key(): true}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			candidate, st := check(t, c.by, c.opts...), state()
+			if c.change != nil {
+				c.change(candidate, st)
+			}
+			require.Equal(t, c.want, policy.Admit(candidate, st))
+		})
+	}
+}

@@ -1,0 +1,115 @@
+package store
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/apiary-relay/apiary/pkg/testkit/nostrtest"
+	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
+)
+
+func deletion(targets ...nostrtest.Option) []nostrtest.Option {
+	return append([]nostrtest.Option{nostrtest.Kind(5), nostrtest.CreatedAt(nostrtest.Epoch)}, targets...)
+}
+
+func e(c *policy.Candidate) nostrtest.Option { return nostrtest.Tag("e", hexID(c)) }
+
+func a(author, kind, d string) nostrtest.Option {
+	return nostrtest.Tag("a", kind+":"+nostrtest.PubKey(author).String()+":"+d)
+}
+
+func TestDeletionByID(t *testing.T) {
+	f := newFixture(t)
+	mine := f.candidate("alice", nostrtest.Content("mine"), nostrtest.Tag("t", "x"), nostrtest.Tag("r", long("http://")))
+	kept := f.candidate("alice", nostrtest.Content("kept"), nostrtest.Tag("t", "x"))
+	other := f.candidate("bob", nostrtest.Content("bob's"), nostrtest.Tag("t", "x"))
+	early := f.candidate("alice", nostrtest.Content("comes after its deletion"))
+	f.accept(mine, kept, other)
+	request := f.candidate("alice", deletion(e(mine), e(other), e(early))...)
+	f.accept(request)
+	f.requireStored(kept, other, request)
+
+	for _, gone := range []*policy.Candidate{mine, early} {
+		require.Equal(t, policy.Deleted, f.verdict(gone))
+	}
+	require.Equal(t, policy.Duplicate, f.verdict(other), "a request binds only its author's events")
+	require.Equal(t, policy.Duplicate, f.verdict(request))
+	f.requireStored(kept, other, request)
+
+	// In another community nothing was deleted.
+	second := f.newCommunity("two.example", AccessOpen)
+	f.accept(f.candidateIn(second, "alice", nostrtest.Content("mine"), nostrtest.Tag("t", "x"), nostrtest.Tag("r", long("http://"))))
+}
+
+func TestForeignTombstoneBeforeTheEvent(t *testing.T) {
+	f := newFixture(t)
+	ev := f.candidate("alice", nostrtest.Content("hello"))
+	request := f.candidate("mallory", deletion(e(ev))...)
+	f.accept(request, ev)
+	f.requireStored(request, ev)
+}
+
+func TestDeletionOfADeletion(t *testing.T) {
+	f := newFixture(t)
+	note := f.candidate("alice", nostrtest.Content("hello"))
+	first := f.candidate("alice", deletion(e(note))...)
+	second := f.candidate("alice", deletion(e(first))...)
+	f.accept(note, first, second)
+	f.requireStored(first, second)
+	// Nor one that comes later.
+	third := f.candidate("alice", deletion(e(note), nostrtest.Content("third"))...)
+	f.accept(f.candidate("alice", deletion(e(third))...), third)
+}
+
+func TestDeletionByAddress(t *testing.T) {
+	f := newFixture(t)
+	article := func(author, d string, created int64) *policy.Candidate {
+		return f.candidate(author, nostrtest.Kind(30023), nostrtest.Tag("d", d), nostrtest.CreatedAt(created))
+	}
+	mine, later, otherD := article("alice", "x", nostrtest.Epoch), article("alice", "later", nostrtest.Epoch+1), article("alice", "y", 1)
+	bobs := article("bob", "x", 1)
+	relays := f.candidate("alice", nostrtest.Kind(10002), nostrtest.CreatedAt(1))
+	longD := article("alice", long("d"), 1)
+	f.accept(mine, later, otherD, bobs, relays, longD)
+	request := f.candidate("alice", deletion(a("alice", "30023", "x"), a("alice", "30023", "later"), a("bob", "30023", "x"),
+		a("alice", "10002", ""), a("alice", "30023", long("d")))...)
+	f.accept(request)
+	f.requireStored(later, otherD, bobs, request)
+
+	require.Equal(t, policy.Deleted, f.verdict(mine))
+	require.Equal(t, policy.Deleted, f.verdict(article("alice", "x", 5)), "every version up to the request")
+	require.Equal(t, policy.Deleted, f.verdict(article("alice", "later", nostrtest.Epoch)), "covered, though a newer version stays")
+	revived := article("alice", "x", nostrtest.Epoch+1)
+	f.accept(revived)
+
+	// An earlier request does not take back what a later one covers.
+	f.accept(f.candidate("alice", nostrtest.Kind(5), nostrtest.CreatedAt(3), a("alice", "30023", "x")))
+	require.Equal(t, policy.Deleted, f.verdict(article("alice", "x", 6)))
+}
+
+func TestDeletionOfAWinnerByID(t *testing.T) {
+	f := newFixture(t)
+	v1 := f.candidate("alice", nostrtest.Kind(0), nostrtest.Content("{}"), nostrtest.CreatedAt(1))
+	v2 := f.candidate("alice", nostrtest.Kind(0), nostrtest.Content("[]"), nostrtest.CreatedAt(2))
+	f.accept(v1, v2)
+	request := f.candidate("alice", deletion(e(v2))...)
+	f.accept(request)
+	f.requireStored(request)
+	require.Equal(t, policy.Deleted, f.verdict(v2))
+	f.accept(v1)
+	f.requireStored(request, v1)
+}
+
+func TestDeletionAndOthersInOneBatch(t *testing.T) {
+	f := newFixture(t)
+	old := f.candidate("alice", nostrtest.Content("old"))
+	f.accept(old)
+	request, bobs := f.candidate("alice", deletion(e(old))...), f.candidate("bob", nostrtest.Content("new"))
+	verdicts, row := f.commit(request, bobs)
+	require.Equal(t, []policy.Verdict{{}, {}}, verdicts)
+	for _, list := range envelopes(t, row) {
+		require.Len(t, list, 2, "requests are passed on like all events")
+	}
+	f.requireStored(request, bobs)
+}
