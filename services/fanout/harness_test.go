@@ -56,12 +56,12 @@ type cell struct {
 	ids   uint64
 }
 
-func newCell(t testing.TB) *cell {
-	t.Helper()
-	server := bustest.New(t)
-	b := server.Connect(t)
-	bustest.EnsureStreams(t, b)
-	return &cell{t: t, server: server, bus: b, directory: newDirectory(), memory: rpc.NewMemory()}
+func newCell(tb testing.TB) *cell {
+	tb.Helper()
+	server := bustest.New(tb)
+	b := server.Connect(tb)
+	bustest.EnsureStreams(tb, b)
+	return &cell{t: tb, server: server, bus: b, directory: newDirectory(), memory: rpc.NewMemory()}
 }
 
 // node is a running fan-out node behind real gRPC in memory.
@@ -108,9 +108,10 @@ func (c *cell) node(opts ...nodeOption) *node {
 }
 
 // noError is require.NoError for goroutines that are not the test's.
-func noError(t testing.TB, err error) {
+func noError(tb testing.TB, err error) {
+	tb.Helper()
 	if err != nil {
-		t.Errorf("unexpected error: %v", err)
+		tb.Errorf("unexpected error: %v", err)
 	}
 }
 
@@ -326,18 +327,32 @@ func (c *cell) publish(events ...*event) {
 
 func (c *cell) publishAt(partition uint32, events ...*event) {
 	c.t.Helper()
+	require.NoError(c.t, c.tryPublish(partition, events...))
+}
+
+// tryPublish is for any goroutine.
+func (c *cell) tryPublish(partition uint32, events ...*event) error {
 	batch := &busv1.EnvelopeBatch{}
 	for _, e := range events {
 		batch.Envelopes = append(batch.Envelopes, e.envelope)
 	}
 	payload, err := proto.Marshal(batch)
-	require.NoError(c.t, err)
+	if err != nil {
+		return err
+	}
 	stream := events[0].stream
 	ack, err := c.bus.Publish(c.t.Context(), stream.Subject(partition), "", payload)
-	require.NoError(c.t, err)
-	for i, e := range events {
-		e.at = position.Position{Epoch: c.epoch(stream), Sequence: ack.Sequence, Index: uint32(i)}
+	if err != nil {
+		return err
 	}
+	state, err := c.bus.StreamState(c.t.Context(), stream.Name())
+	if err != nil {
+		return err
+	}
+	for i, e := range events {
+		e.at = position.Position{Epoch: state.Epoch, Sequence: ack.Sequence, Index: uint32(i)}
+	}
+	return nil
 }
 
 func (c *cell) epoch(s position.Stream) uint64 {

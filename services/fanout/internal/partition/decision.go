@@ -19,8 +19,8 @@ type decision struct {
 	envelope *commonv1.Envelope
 	at       position.Position
 	parts    []part
-	ctx      context.Context // with the span, for what the decision calls
-	span     trace.Span
+	// span is nil unless the envelope is sampled.
+	span trace.Span
 	// since is when it had to wait first; zero while it has not.
 	since time.Time
 }
@@ -132,7 +132,7 @@ func (p *Partition) decide(ctx context.Context, d *decision) bool {
 			if d.since.IsZero() {
 				d.since = time.Now()
 			}
-			p.ask(d.ctx, pt.topic, pt.versions, must)
+			p.ask(d.inSpan(ctx), pt.topic, pt.versions, must)
 			return false
 		}
 	}
@@ -140,6 +140,14 @@ func (p *Partition) decide(ctx context.Context, d *decision) bool {
 		p.deps.Metrics.hold.Record(ctx, time.Since(d.since).Seconds())
 	}
 	return true
+}
+
+// inSpan returns ctx for a call that the decision makes.
+func (d *decision) inSpan(ctx context.Context) context.Context {
+	if d.span == nil {
+		return ctx
+	}
+	return trace.ContextWithSpan(ctx, d.span)
 }
 
 // end closes the span.

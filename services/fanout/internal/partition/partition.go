@@ -192,9 +192,9 @@ func (p *Partition) execute(ctx context.Context, commands []Command) {
 		case c.Subscribe != nil:
 			p.subscribe(ctx, c.Subscribe)
 		case c.Forget != nil:
-			p.forget(ctx, c.Forget)
+			p.forget(c.Forget)
 		case c.detach != nil:
-			p.detach(ctx, c.detach)
+			p.detach(c.detach)
 		}
 	}
 }

@@ -119,7 +119,7 @@ func (p *Partition) file(s *subscription) {
 }
 
 // remove forgets a subscription; afterwards nothing refers to it but what is in hand, which checks gone.
-func (p *Partition) remove(ctx context.Context, s *subscription) {
+func (p *Partition) remove(s *subscription) {
 	if s.gone {
 		return
 	}
@@ -153,7 +153,7 @@ func (p *Partition) lose(ctx context.Context, s *subscription, reason fault.Reas
 	}
 	p.deps.Metrics.drop(ctx, why, 1)
 	s.peer.link.Lose(s.Handle, reason, message)
-	p.remove(ctx, s)
+	p.remove(s)
 }
 
 // loseAll loses every subscription of the partition.
@@ -165,18 +165,18 @@ func (p *Partition) loseAll(ctx context.Context, reason fault.Reason, message, w
 	}
 }
 
-func (p *Partition) forget(ctx context.Context, h *deliver.Handle) {
+func (p *Partition) forget(h *deliver.Handle) {
 	if q := p.peers[h.Link()]; q != nil {
 		if s := q.subs[h]; s != nil {
-			p.remove(ctx, s)
+			p.remove(s)
 		}
 	}
 }
 
-func (p *Partition) detach(ctx context.Context, link *deliver.Link) {
+func (p *Partition) detach(link *deliver.Link) {
 	if q := p.peers[link]; q != nil {
 		for _, s := range q.subs {
-			p.remove(ctx, s)
+			p.remove(s)
 		}
 	}
 }

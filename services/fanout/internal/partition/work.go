@@ -152,12 +152,7 @@ func (p *Partition) match(ctx context.Context, w *work, envelope *commonv1.Envel
 		return nil
 	}
 	started := time.Now()
-	d := &decision{envelope: envelope, at: at, ctx: ctx}
-	if h.GetTraceparent() != "" {
-		d.ctx, d.span = p.deps.Tracer.Start(telemetry.WithTraceParent(ctx, h.GetTraceparent()), "fanout.match",
-			trace.WithAttributes(attribute.Int64(telemetry.KeyPartition, int64(p.number)),
-				attribute.String(telemetry.KeyEventID, hex.EncodeToString(h.GetId()))))
-	}
+	d := &decision{envelope: envelope, at: at, span: p.startSpan(ctx, h)}
 	versions := access.Versions{Community: h.GetCommunityAclVersion(), Channel: h.GetChannelAclVersion()}
 	if subs := p.find(ctx, w, own, event, at); len(subs) > 0 {
 		d.parts = append(d.parts, part{topic: subs[0].topic.access, versions: versions, subs: subs})
@@ -171,6 +166,17 @@ func (p *Partition) match(ctx context.Context, w *work, envelope *commonv1.Envel
 		return nil
 	}
 	return d
+}
+
+// startSpan begins the span of an envelope that is sampled; nil for one that is not.
+func (p *Partition) startSpan(ctx context.Context, h *commonv1.Header) trace.Span {
+	if h.GetTraceparent() == "" {
+		return nil
+	}
+	_, span := p.deps.Tracer.Start(telemetry.WithTraceParent(ctx, h.GetTraceparent()), "fanout.match", //nolint:spancheck // decision.end ends it
+		trace.WithAttributes(attribute.Int64(telemetry.KeyPartition, int64(p.number)),
+			attribute.String(telemetry.KeyEventID, hex.EncodeToString(h.GetId()))))
+	return span //nolint:spancheck // decision.end ends it
 }
 
 // indexOf returns the index of a topic among all subscriptions, or among the members of a replay.
@@ -271,7 +277,7 @@ func (p *Partition) push(ctx context.Context, link *deliver.Link, d *deliver.Del
 		for _, s := range b.subs {
 			if !s.gone {
 				p.deps.Metrics.drop(ctx, dropOverflow, 1)
-				p.remove(ctx, s)
+				p.remove(s)
 			}
 		}
 		return

@@ -1,0 +1,228 @@
+package fanout
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/apiary-relay/apiary/pkg/fault"
+	"github.com/apiary-relay/apiary/pkg/nostr"
+)
+
+var everything = nostr.Filter{}
+
+func TestRevocationIsExact(t *testing.T) {
+	t.Parallel()
+	c := newCell(t)
+	g := c.node().attach()
+	g.send(subscribe(1, "hive", chats, asKeys(alice)), subscribe(2, "hive", chats, asKeys(bob)), subscribe(3, "hive", chats, asKeys(bob, alice)))
+	for h := uint64(1); h <= 3; h++ {
+		g.attached(h)
+	}
+	before := c.event("hive")
+	c.publish(before)
+	g.delivered(before, 1, 2, 3)
+	asked := c.directory.count()
+	again := c.event("hive")
+	c.publish(again)
+	g.delivered(again, 1, 2, 3)
+	require.Equal(t, asked, c.directory.count(), "nothing has changed: nobody is asked")
+
+	v := c.directory.revoke("hive", bob)
+	after := c.event("hive", versions(0, v))
+	c.publish(after)
+	g.delivered(after, 1, 3)
+	v = c.directory.admit("hive", bob)
+	back := c.event("hive", versions(0, v))
+	c.publish(back)
+	g.delivered(back, 1, 2, 3)
+	g.silent()
+}
+
+func TestNobodyKnownToBeAllowedGetsNothing(t *testing.T) {
+	t.Parallel()
+	c := newCell(t)
+	c.directory.revoke("hidden", alice)
+	g := c.node().attach()
+	g.send(subscribe(1, "hidden", chats))
+	g.attached(1)
+	c.publish(c.event("hidden", versions(0, 1)))
+	g.silent()
+	v := c.directory.admit("hidden", alice)
+	e := c.event("hidden", versions(0, v))
+	c.publish(e)
+	g.delivered(e, 1)
+}
+
+func TestAnUndecidedPartitionIsHeldAndOthersGoOn(t *testing.T) {
+	t.Parallel()
+	c := newCell(t)
+	hive, wax := c.event("hive"), c.event(c.elsewhere("hive"))
+	n := c.node(func(cfg *Config, _ *Deps) { cfg.AccessTimeout = 10 * time.Millisecond })
+	g := n.attach()
+	g.send(subscribe(1, "hive", chats))
+	g.attached(1)
+	g.send(subscribe(2, wax.envelope.GetHeader().GetChannel(), chats))
+	g.attached(2)
+	c.publish(hive)
+	g.delivered(hive, 1)
+	c.publish(wax)
+	g.delivered(wax, 2)
+
+	c.directory.fail(errDown)
+	v := c.directory.admit("hive", alice)
+	held := c.event("hive", versions(0, v))
+	asked := c.directory.count()
+	c.publish(held, c.event("hive"))
+	wax = c.event(wax.envelope.GetHeader().GetChannel())
+	c.publish(wax)
+	g.delivered(wax, 2)
+	// Commands are served during the hold: what comes now starts behind the envelope that is held.
+	require.Eventually(t, func() bool { return c.directory.count() > asked }, patience, time.Millisecond, "no other sign")
+	g.send(subscribe(3, "hive", chats))
+	require.False(t, held.at.IsAfter(g.attached(3)[0]))
+	g.silent()
+	c.directory.fail(nil)
+	g.delivered(held, 1)
+	require.ElementsMatch(t, []uint64{1, 3}, g.next().GetDelivery().GetHandles())
+}
+
+func TestTheHoldEndsWithLost(t *testing.T) {
+	t.Parallel()
+	c := newCell(t)
+	n := c.node(func(cfg *Config, _ *Deps) {
+		cfg.AccessTimeout, cfg.AccessHold = 10*time.Millisecond, 100*time.Millisecond
+	})
+	g := n.attach()
+	g.send(subscribe(1, "hive", chats, asKeys(alice)))
+	g.attached(1)
+	first := c.event("hive")
+	c.publish(first)
+	g.delivered(first, 1)
+	c.directory.fail(errDown)
+	g.send(subscribe(2, "hive", chats, asKeys(bob)))
+	g.attached(2)
+	// alice is known to be allowed under these versions, bob is not.
+	e := c.event("hive")
+	c.publish(e)
+	g.lost(fault.Overloaded, 2)
+	g.delivered(e, 1)
+}
+
+func TestPrivateKindsReachTheirParties(t *testing.T) {
+	t.Parallel()
+	c := newCell(t)
+	g := c.node().attach()
+	carol := nostr.PubKey{0xca}
+	g.send(subscribe(1, "", everything, asKeys(alice)), subscribe(2, "", everything, asKeys(bob)), subscribe(3, "", everything, asKeys(carol)))
+	for h := uint64(1); h <= 3; h++ {
+		g.attached(h)
+	}
+	wrap := c.event("", ofKind(nostr.KindGiftWrap), from(nostr.PubKey{9}), tagged("p", alice.String()))
+	message := c.event("", ofKind(4), from(bob), tagged("p", alice.String()))
+	note := c.event("", ofKind(nostr.KindText))
+	c.publish(wrap, message, note)
+	g.delivered(wrap, 1)
+	g.delivered(message, 1, 2)
+	g.delivered(note, 1, 2, 3)
+}
+
+func TestChannelStateReachesGlobalSubscriptionsUnderTheChannelsRule(t *testing.T) {
+	t.Parallel()
+	c := newCell(t)
+	g := c.node().attach()
+	c.directory.revoke("hive", bob)
+	g.send(subscribe(1, "", everything, asKeys(alice)), subscribe(2, "", everything, asKeys(bob)))
+	g.attached(1)
+	g.attached(2)
+	g.send(subscribe(3, "hive", everything, asKeys(alice)))
+	g.attached(3)
+	state := c.event("hive", ofKind(nostr.KindGroupMetadata), tagged("d", "hive"), versions(0, 1))
+	global := c.event("").envelope.GetHeader().GetPartition()
+	if p := state.envelope.GetHeader().GetPartition(); p != global {
+		c.publish(state)
+		g.delivered(state, 3)
+		c.publishAt(global, state)
+		g.delivered(state, 1)
+	} else {
+		c.publish(state)
+		g.delivered(state, 1, 3)
+	}
+	// A copy that does not name its channel is nobody's but those who may read it.
+	bare := c.event("", ofKind(nostr.KindGroupMembers), tagged("d", "hive"))
+	c.publish(bare)
+	g.delivered(bare, 1)
+	plain := c.event("hive")
+	c.publishAt(global, plain)
+	c.publish(c.event("hive"))
+	require.Equal(t, []uint64{3}, g.next().GetDelivery().GetHandles(), "other kinds stay in their channel")
+}
+
+func TestAnswersFromAChannelMadeAnewDecideOnce(t *testing.T) {
+	t.Parallel()
+	c := newCell(t)
+	g := c.node().attach()
+	g.send(subscribe(1, "hive", chats))
+	g.attached(1)
+	// The directory is at version 0: the channel that the event was committed to is gone.
+	e := c.event("hive", versions(0, 7))
+	c.publish(e)
+	g.delivered(e, 1)
+	v := c.directory.revoke("hive", alice)
+	require.Less(t, v, uint64(7))
+	c.publish(c.event("hive", versions(0, v)))
+	g.silent()
+}
+
+func TestKeysAreAskedAboutAhead(t *testing.T) {
+	t.Parallel()
+	c := newCell(t)
+	g := c.node().attach()
+	g.send(subscribe(1, "hive", chats))
+	g.attached(1)
+	require.Eventually(t, func() bool { return c.directory.count() == 1 }, patience, time.Millisecond, "no other sign")
+	c.directory.fail(errDown)
+	e := c.event("hive")
+	c.publish(e)
+	g.delivered(e, 1)
+}
+
+// elsewhere returns a channel of another partition.
+func (c *cell) elsewhere(channel string) string {
+	c.t.Helper()
+	for _, name := range []string{"wax", "comb", "drone", "queen", "nectar", "pollen"} {
+		if c.event(name).envelope.GetHeader().GetPartition() != c.event(channel).envelope.GetHeader().GetPartition() {
+			return name
+		}
+	}
+	require.FailNow(c.t, "all channels in one partition")
+	return ""
+}
+
+func TestSampledEnvelopesAreTraced(t *testing.T) {
+	t.Parallel()
+	c := newCell(t)
+	spans := tracetest.NewSpanRecorder()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
+	g := c.node(func(_ *Config, d *Deps) { d.Tracer = provider.Tracer("fanout") }).attach()
+	g.send(subscribe(1, "hive", chats))
+	g.attached(1)
+	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	e, plain := c.event("hive", traced(parent)), c.event("hive")
+	c.publish(e, plain)
+	g.delivered(e, 1)
+	g.delivered(plain, 1)
+	ended := spans.Ended()
+	require.Len(t, ended, 1)
+	require.Equal(t, "fanout.match", ended[0].Name())
+	require.Equal(t, "0af7651916cd43dd8448eb211c80319c", ended[0].SpanContext().TraceID().String())
+	require.Equal(t, "b7ad6b7169203331", ended[0].Parent().SpanID().String())
+	require.True(t, slices.ContainsFunc(ended[0].Attributes(), func(a attribute.KeyValue) bool {
+		return a.Key == "recipients" && a.Value.AsInt64() == 1
+	}))
+}
