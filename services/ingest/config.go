@@ -6,13 +6,13 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/apiary-relay/apiary/pkg/placement"
+	"github.com/apiary-relay/apiary/pkg/config"
 	"github.com/apiary-relay/apiary/pkg/rpc"
 )
 
 // Config is what an operator decides about ingest.
 type Config struct {
-	GRPC       rpc.ServerConfig `embed:"" prefix:"grpc." envprefix:"GRPC_"`
+	GRPC       rpc.ServerConfig `embed:"" prefix:"grpc."`
 	Partitions uint32           `help:"Partitions of the event streams; fixed for the cluster's life and the same in every service." default:"64"`
 
 	MaxEvent   int           `help:"Largest event in bytes of JSON." default:"524288"`
@@ -38,17 +38,8 @@ type Config struct {
 	EphemeralMaxBytes int64 `help:"Most bytes that the stream of ephemeral events keeps in memory; the oldest go first." default:"268435456"`
 }
 
-// DefaultConfig returns the defaults that the tags name.
-func DefaultConfig() Config {
-	return Config{
-		Partitions: placement.DefaultPartitions,
-		MaxEvent:   512 << 10, MaxContent: 256 << 10, MaxSkew: 15 * time.Minute,
-		StreamWindow: 1024, InFlightBytes: 128 << 20, QueueEvents: 4096, BatchEvents: 1024, BatchBytes: 896 << 10,
-		CommitTimeout: 10 * time.Second,
-		OutboxAge:     3 * time.Second, OutboxInterval: time.Second, ExpiryInterval: 30 * time.Second, PartitionMonths: 4,
-		StreamReplicas: 1, EventsMaxBytes: 8 << 30, EphemeralMaxBytes: 256 << 20,
-	}
-}
+// DefaultConfig returns the configuration of a service that was told nothing.
+func DefaultConfig() Config { return config.MustDefault(Config{}) }
 
 // Validate reports everything that cannot work.
 func (c *Config) Validate() error {

@@ -38,6 +38,9 @@ const stopMargin = 5 * time.Second
 // faultInterval is how often a repeated fault is logged.
 const faultInterval = 5 * time.Second
 
+// Role is the database role that ingest works under.
+const Role = "apiary_ingest"
+
 // Deps is what ingest consumes.
 type Deps struct {
 	// RPC is the log, the meters and the in-process transport of the gRPC server.
@@ -50,10 +53,13 @@ type Deps struct {
 	Meter metric.Meter
 	// Tracer makes the spans of sampled submissions.
 	Tracer trace.Tracer
-	// DB is a pool with the role apiary_ingest. The caller closes it after Run has returned.
+	// DB is a pool with the role Role. The caller closes it after Run has returned.
 	DB *pgxpool.Pool
 	// Bus is where committed events go. The caller closes it after Run has returned.
 	Bus *bus.Bus
+	// Draining, when closed, tells callers through gRPC's health that this replica will leave; it is what the
+	// process knows before Drain is called. May be nil.
+	Draining <-chan struct{}
 	// Now is the clock that created_at and expiration are compared with; nil is the system's.
 	Now func() time.Time
 }
@@ -113,7 +119,10 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		Observe: func(ctx context.Context, took time.Duration) { x.verify.Record(ctx, took.Seconds()) },
 	})
 	s.buildQueues(deps)
-	s.server = rpc.NewServer(cfg.GRPC, rpc.ServerOptions{Deps: deps.RPC, MemoryName: deps.MemoryName, Draining: s.draining})
+	if deps.Draining == nil {
+		deps.Draining = s.draining
+	}
+	s.server = rpc.NewServer(cfg.GRPC, rpc.ServerOptions{Deps: deps.RPC, MemoryName: deps.MemoryName, Draining: deps.Draining})
 	s.server.Register(func(r grpc.ServiceRegistrar) {
 		ingestv1.RegisterIngestServiceServer(r, s)
 		ingestv1.RegisterDirectoryServiceServer(r, directory.New(s.store))

@@ -190,7 +190,7 @@ func (s *submission) startSpan(ctx context.Context, traceparent string) {
 		return
 	}
 	ctx, span := s.stream.svc.tracer.Start(ctx, "ingest.publish", trace.WithSpanKind(trace.SpanKindServer))
-	s.span = span // ended by Answer
+	s.span = span //nolint:spancheck // ended by Answer
 	s.job.Submission.Traceparent = telemetry.TraceParent(ctx)
 }
 

@@ -1,7 +1,7 @@
 package store
 
 import (
-	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -84,7 +84,7 @@ func TestCommitKeepsOrderInAPartition(t *testing.T) {
 	f := newFixture(t)
 	var batch []*policy.Candidate
 	for i := range 20 {
-		batch = append(batch, f.candidate("alice", nostrtest.Content(fmt.Sprint(i))))
+		batch = append(batch, f.candidate("alice", nostrtest.Content(strconv.Itoa(i))))
 	}
 	_, row := f.commit(batch...)
 	for _, list := range envelopes(t, row) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -52,8 +53,8 @@ func TestConcurrentVersionsOfOneAddress(t *testing.T) {
 	stores := []*Store{f.replica(), f.replica()}
 	var versions []*policy.Candidate
 	for i := range 64 {
-		versions = append(versions, f.candidate("alice", nostrtest.Kind(30023), nostrtest.Tag("d", "x"), nostrtest.Tag("t", fmt.Sprint(i)),
-			nostrtest.CreatedAt(int64(i/2)), nostrtest.Content(fmt.Sprint(i))))
+		versions = append(versions, f.candidate("alice", nostrtest.Kind(30023), nostrtest.Tag("d", "x"), nostrtest.Tag("t", strconv.Itoa(i)),
+			nostrtest.CreatedAt(int64(i/2)), nostrtest.Content(strconv.Itoa(i))))
 	}
 	best := versions[0]
 	for _, v := range versions {
@@ -92,7 +93,7 @@ func TestConcurrentDuplicates(t *testing.T) {
 		if i%3 == 0 {
 			kind = nostrtest.Kind(30023)
 		}
-		batch = append(batch, f.candidate("alice", kind, nostrtest.Tag("d", fmt.Sprint(i)), nostrtest.Content(fmt.Sprint(i))))
+		batch = append(batch, f.candidate("alice", kind, nostrtest.Tag("d", strconv.Itoa(i)), nostrtest.Content(strconv.Itoa(i))))
 		reversed = append([]*policy.Candidate{batch[i]}, reversed...)
 	}
 	var group errgroup.Group
@@ -122,10 +123,10 @@ func TestDeletionRacesItsTarget(t *testing.T) {
 		var target, request *policy.Candidate
 		if i%2 == 0 {
 			target = f.candidate("alice", nostrtest.Content(fmt.Sprint("target ", i)), nostrtest.Tag("t", "x"))
-			request = f.candidate("alice", deletion(e(target), nostrtest.Content(fmt.Sprint(i)))...)
+			request = f.candidate("alice", deletion(e(target), nostrtest.Content(strconv.Itoa(i)))...)
 		} else {
-			target = f.candidate("alice", nostrtest.Kind(30023), nostrtest.Tag("d", fmt.Sprint(i)))
-			request = f.candidate("alice", deletion(a("alice", "30023", fmt.Sprint(i)))...)
+			target = f.candidate("alice", nostrtest.Kind(30023), nostrtest.Tag("d", strconv.Itoa(i)))
+			request = f.candidate("alice", deletion(a("alice", "30023", strconv.Itoa(i)))...)
 		}
 		var group errgroup.Group
 		var verdict policy.Verdict
@@ -250,7 +251,7 @@ func TestNothingCommitsUnderAnOlderVersion(t *testing.T) {
 				continue
 			}
 			checked++
-			require.Equal(t, 1, f.count(`SELECT pg_visible_in_snapshot($1::text::xid8, $2::text::pg_snapshot)::int`, fmt.Sprint(o.xid), s.text),
+			require.Equal(t, 1, f.count(`SELECT pg_visible_in_snapshot($1::text::xid8, $2::text::pg_snapshot)::int`, strconv.FormatUint(o.xid, 10), s.text),
 				"an event of version %d was committed after the removal that made version %d", o.version, version)
 		}
 	}

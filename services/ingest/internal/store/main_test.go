@@ -31,9 +31,9 @@ type fixture struct {
 	community int64
 }
 
-func newFixture(t testing.TB) *fixture {
-	t.Helper()
-	f := &fixture{Store: New(pgtest.NewAs(t, "apiary_ingest"), partitions), t: t, admin: pgtest.New(t)}
+func newFixture(tb testing.TB) *fixture {
+	tb.Helper()
+	f := &fixture{Store: New(pgtest.NewAs(tb, "apiary_ingest"), partitions), t: tb, admin: pgtest.New(tb)}
 	f.community = f.newCommunity("one.example", AccessOpen)
 	return f
 }
@@ -124,14 +124,14 @@ SELECT count(*) FROM ingest.events e JOIN ingest.event_ids i USING (community_id
 }
 
 // envelopes decodes a row.
-func envelopes(t testing.TB, row *Row) map[uint32][]*commonv1.Envelope {
-	t.Helper()
+func envelopes(tb testing.TB, row *Row) map[uint32][]*commonv1.Envelope {
+	tb.Helper()
 	got := map[uint32][]*commonv1.Envelope{}
 	for _, p := range row.Partitions {
 		var batch busv1.EnvelopeBatch
-		require.NoError(t, proto.Unmarshal(p.GetBatch(), &batch))
-		require.NotEmpty(t, batch.GetEnvelopes())
-		require.NotContains(t, got, p.GetPartition())
+		require.NoError(tb, proto.Unmarshal(p.GetBatch(), &batch))
+		require.NotEmpty(tb, batch.GetEnvelopes())
+		require.NotContains(tb, got, p.GetPartition())
 		got[p.GetPartition()] = batch.GetEnvelopes()
 	}
 	return got
