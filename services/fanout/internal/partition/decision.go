@@ -67,16 +67,14 @@ func (pt *part) grantsOf(i int) []*access.Grant {
 func (pt *part) verdict(i int) (allowed, known bool) {
 	known = true
 	for _, g := range pt.grantsOf(i) {
-		ok, settled := pt.settled[g.Key()]
-		switch {
-		case g.Fresh(pt.versions):
-			ok = g.Allowed()
-		case !settled:
-			known = false
+		may, decided := g.Allowed(), g.Fresh(pt.versions)
+		if !decided {
+			may, decided = pt.settled[g.Key()]
 		}
-		if ok {
+		if decided && may {
 			return true, true
 		}
+		known = known && decided
 	}
 	return false, known
 }
