@@ -60,7 +60,6 @@ type Conn struct {
 
 	queue   queue
 	handler Handler
-	flushes sync.WaitGroup
 	end     context.CancelFunc // ends ctx
 
 	missed atomic.Int32
@@ -183,7 +182,9 @@ func (c *Conn) Abort(code websocket.StatusCode, reason, cause string) {
 
 // Kill ends the TCP connection at once.
 func (c *Conn) Kill() {
-	c.queue.shut(&closing{cause: metrics.OutcomeRestart, discard: true})
+	if c.queue.shut(&closing{cause: metrics.OutcomeRestart, discard: true}) {
+		c.startFlush()
+	}
 	c.net.Close()
 	c.end()
 }
@@ -203,15 +204,11 @@ func (c *Conn) shut(cl *closing) {
 	}
 }
 
-// startFlush is called by whoever turned the queue's running flag on.
-func (c *Conn) startFlush() {
-	c.flushes.Add(1)
-	go c.flush()
-}
+// startFlush is called by whoever turned the queue's running flag on. Serve waits until it is off.
+func (c *Conn) startFlush() { go c.flush() }
 
 // flush writes until the queue is empty and carries out the close, if one is due.
 func (c *Conn) flush() {
-	defer c.flushes.Done()
 	s := scratchPool.Get().(*flushScratch)
 	defer func() {
 		clear(s.frames[:cap(s.frames)])
@@ -223,6 +220,7 @@ func (c *Conn) flush() {
 		if len(frames) == 0 {
 			if stop != nil {
 				c.carryOut(stop)
+				c.queue.rest()
 			}
 			return
 		}
@@ -231,6 +229,7 @@ func (c *Conn) flush() {
 			c.queue.shut(&closing{cause: metrics.OutcomeStuck, discard: true})
 			c.net.Close()
 			c.end()
+			c.queue.rest()
 			return
 		}
 		bytes, room := c.queue.written(len(frames))
@@ -260,7 +259,7 @@ func (c *Conn) Serve(h Handler) {
 	if c.read(h) {
 		// The rest of the message that was too big is still on the wire. The close must read past it
 		// to find the peer's answer, so it has the reading side to itself now.
-		c.flushes.Wait()
+		c.queue.awaitRest()
 	}
 	start := c.queue.shut(&closing{cause: metrics.OutcomePeer, discard: true})
 	if start {
@@ -268,7 +267,7 @@ func (c *Conn) Serve(h Handler) {
 	}
 	c.end()
 	c.ws.CloseNow()
-	c.flushes.Wait()
+	c.queue.awaitRest()
 	c.stopTimers()
 }
 

@@ -57,8 +57,9 @@ type queue struct {
 	head    int
 	ctl     budget
 	data    budget
-	running bool // a flushing goroutine exists
-	starved bool // an event was refused since there was room last
+	running bool          // a flushing goroutine exists
+	rested  chan struct{} // closed when running is turned off; nil if nobody waits
+	starved bool          // an event was refused since there was room last
 	strikes int
 	stop    *closing      // set once: no more pushes
 	wake    chan struct{} // closed when somebody waiting for room should look again; nil if nobody
@@ -125,11 +126,40 @@ func (q *queue) take(dst []cork.Frame, maxFrames, maxBytes int) ([]cork.Frame, *
 	if len(dst) == 0 {
 		q.release()
 		if q.stop == nil {
-			q.running = false
+			q.restLocked()
 		}
 		return dst, q.stop
 	}
 	return dst, nil
+}
+
+// rest notes that the flushing goroutine ends.
+func (q *queue) rest() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.restLocked()
+}
+
+func (q *queue) restLocked() {
+	q.running = false
+	if q.rested != nil {
+		close(q.rested)
+		q.rested = nil
+	}
+}
+
+// awaitRest waits until no flushing goroutine exists. It is called by one goroutine, after shut: so none
+// begins later.
+func (q *queue) awaitRest() {
+	q.mu.Lock()
+	if !q.running {
+		q.mu.Unlock()
+		return
+	}
+	q.rested = make(chan struct{})
+	rested := q.rested
+	q.mu.Unlock()
+	<-rested
 }
 
 // written removes the n frames that take returned and reports whether a refused event would find

@@ -1,0 +1,141 @@
+package gateway_test
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/apiary-relay/apiary/services/gateway"
+)
+
+func TestUnknownHostsAndPathsGetTheSameBytes(t *testing.T) {
+	w := newWorld(t)
+	type answer struct {
+		status int
+		kind   string
+		body   string
+	}
+	ask := func(method, host, path string, h http.Header) answer {
+		status, head, body := w.request(method, host, path, h)
+		head.Del("Date")
+		require.NotContains(t, head, "Access-Control-Allow-Origin")
+		return answer{status, head.Get("Content-Type"), body}
+	}
+	want := ask(http.MethodGet, "nobody.example", "/", nil)
+	require.Equal(t, http.StatusNotFound, want.status)
+	upgrade := http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Version": {"13"}, "Sec-Websocket-Key": {"dGhlIHNhbXBsZSBub25jZQ=="}}
+	require.Equal(t, want, ask(http.MethodGet, "nobody.example", "/any/path?q=1", nil))
+	require.Equal(t, want, ask(http.MethodPost, "nobody.example", "/", nil))
+	require.Equal(t, want, ask(http.MethodOptions, "nobody.example", "/", nil))
+	require.Equal(t, want, ask(http.MethodGet, "nobody.example", "/", upgrade))
+	require.Equal(t, want, ask(http.MethodGet, "nobody.example", "/", http.Header{"Accept": {"application/nostr+json"}}))
+	require.Equal(t, want, ask(http.MethodGet, "not a host", "/", nil))
+	require.Equal(t, want, ask(http.MethodGet, openHost, "/nothing-here", nil))
+	require.Equal(t, want, ask(http.MethodGet, openHost, "/nothing-here", upgrade))
+}
+
+func TestHostsAreRememberedForAWhile(t *testing.T) {
+	w := newWorld(t)
+	for range 5 {
+		status, _, _ := w.request(http.MethodGet, openHost, "/", nil)
+		require.Equal(t, http.StatusOK, status)
+		status, _, _ = w.request(http.MethodGet, "nobody.example", "/", nil)
+		require.Equal(t, http.StatusNotFound, status)
+	}
+	w.search.set(func() { require.Equal(t, 2, w.search.resolved) })
+}
+
+func TestHostsAreForgottenInTime(t *testing.T) {
+	w := newWorld(t, with(func(c *gateway.Config) { c.HostTTL = time.Millisecond }))
+	status, _, _ := w.request(http.MethodGet, openHost, "/", nil)
+	require.Equal(t, http.StatusOK, status)
+	w.search.set(func() { delete(w.search.hosts, openHost) })
+	require.Eventually(t, func() bool {
+		status, _, _ := w.request(http.MethodGet, openHost, "/", nil)
+		return status == http.StatusNotFound
+	}, patience, 2*time.Millisecond, "the directory must ask again")
+}
+
+func TestSearchDownIsUnavailable(t *testing.T) {
+	w := newWorld(t)
+	w.search.set(func() { w.search.down = true })
+	status, head, body := w.request(http.MethodGet, openHost, "/", nil)
+	require.Equal(t, http.StatusServiceUnavailable, status)
+	require.NotEmpty(t, head.Get("Retry-After"))
+	require.Equal(t, "temporarily unavailable\n", body)
+}
+
+func TestRelayInformation(t *testing.T) {
+	w := newWorld(t)
+	status, head, body := w.request(http.MethodGet, openHost, "/", http.Header{"Accept": {"text/html, application/nostr+json;q=0.9"}})
+	require.Equal(t, http.StatusOK, status)
+	require.Equal(t, "application/nostr+json", head.Get("Content-Type"))
+	for _, h := range []string{"Access-Control-Allow-Origin", "Access-Control-Allow-Headers", "Access-Control-Allow-Methods"} {
+		require.NotEmpty(t, head.Get(h), h)
+	}
+	golden := filepath.Join("testdata", "nip11.golden.json")
+	if *update {
+		require.NoError(t, os.WriteFile(golden, []byte(body+"\n"), 0o600))
+	}
+	want, err := os.ReadFile(golden)
+	require.NoError(t, err)
+	require.JSONEq(t, string(want), body)
+}
+
+func TestRelayInformationFollowsTheConfiguration(t *testing.T) {
+	w := newWorld(t, with(func(c *gateway.Config) {
+		c.MaxFrame, c.MaxSubs, c.Limit, c.CreatedAtWindow = 1000, 3, 7, 0
+	}))
+	_, _, body := w.request(http.MethodGet, openHost, "/", http.Header{"Accept": {"application/nostr+json"}})
+	require.Contains(t, body, `"max_message_length":1000`)
+	require.Contains(t, body, `"max_subscriptions":3`)
+	require.Contains(t, body, `"max_limit":7`)
+	require.NotContains(t, body, "created_at")
+}
+
+func TestPreflightAndPlainRequests(t *testing.T) {
+	w := newWorld(t)
+	status, head, body := w.request(http.MethodOptions, openHost, "/", nil)
+	require.Equal(t, http.StatusNoContent, status)
+	require.Equal(t, "*", head.Get("Access-Control-Allow-Origin"))
+	require.Empty(t, body)
+	status, _, body = w.request(http.MethodGet, openHost, "/", nil)
+	require.Equal(t, http.StatusOK, status)
+	require.Contains(t, body, "Nostr relay")
+	status, _, _ = w.request(http.MethodPost, openHost, "/", nil)
+	require.Equal(t, http.StatusMethodNotAllowed, status)
+}
+
+func TestForwardedHostNeedsTrust(t *testing.T) {
+	forwarded := http.Header{"X-Forwarded-Host": {"nobody.example, " + openHost}}
+	status, _, _ := newWorld(t).request(http.MethodGet, "nobody.example", "/", forwarded)
+	require.Equal(t, http.StatusNotFound, status)
+	w := newWorld(t, with(func(c *gateway.Config) { c.TrustForwardedHost = true }))
+	status, _, _ = w.request(http.MethodGet, "nobody.example", "/", forwarded)
+	require.Equal(t, http.StatusOK, status)
+}
+
+func TestConnectionLimit(t *testing.T) {
+	w := newWorld(t, with(func(c *gateway.Config) { c.MaxConnections = 2 }))
+	first := w.dial(openHost)
+	w.dial(openHost)
+	_, resp, err := w.tryDial(openHost)
+	require.Error(t, err)
+	defer resp.Body.Close()
+	require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
+	require.NotEmpty(t, resp.Header.Get("Retry-After"))
+
+	first.ws.CloseNow()
+	require.Eventually(t, func() bool {
+		c, resp, err := w.tryDial(openHost)
+		if err != nil {
+			resp.Body.Close()
+			return false
+		}
+		return c != nil
+	}, patience, 10*time.Millisecond, "a place must be given back")
+}

@@ -1,0 +1,256 @@
+package gateway_test
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/stretchr/testify/require"
+
+	"github.com/apiary-relay/apiary/pkg/nostr/wire"
+	"github.com/apiary-relay/apiary/pkg/testkit/nostrtest"
+	commonv1 "github.com/apiary-relay/apiary/proto/gen/apiary/common/v1"
+	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
+	"github.com/apiary-relay/apiary/services/gateway"
+)
+
+// sluggish is a client whose socket is read only on demand.
+type sluggish struct {
+	ws *websocket.Conn
+	t  *testing.T
+}
+
+// slowLogin connects a client with a small receive buffer and subscribes it.
+func (w *world) slowLogin(t *testing.T, req string) *sluggish {
+	t.Helper()
+	tr := &netDialer{buffer: 256 << 10}
+	ws, resp, err := websocket.Dial(t.Context(), "ws://"+w.addr, &websocket.DialOptions{Host: openHost, HTTPClient: tr.client()})
+	require.NoError(t, err)
+	if resp.Body != nil {
+		defer resp.Body.Close()
+	}
+	ws.SetReadLimit(-1)
+	t.Cleanup(func() { ws.CloseNow() })
+	s := &sluggish{ws: ws, t: t}
+	challenge := s.next().Message
+	ev := nostrtest.Auth(t, "sloth", challenge, "ws://"+openHost, time.Now().Unix())
+	s.send(string(wire.AppendClientAuth(nil, nostrtest.Raw(ev))))
+	require.True(t, s.next().OK)
+	s.send(req)
+	require.Equal(t, wire.LabelEOSE, s.next().Label)
+	return s
+}
+
+func (s *sluggish) send(text string) {
+	s.t.Helper()
+	require.NoError(s.t, s.ws.Write(s.t.Context(), websocket.MessageText, []byte(text)))
+}
+
+func (s *sluggish) read() (wire.RelayFrame, error) {
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	defer cancel()
+	_, b, err := s.ws.Read(ctx)
+	if err != nil {
+		return wire.RelayFrame{}, err
+	}
+	return wire.DecodeRelay(b)
+}
+
+func (s *sluggish) next() wire.RelayFrame {
+	s.t.Helper()
+	f, err := s.read()
+	require.NoError(s.t, err)
+	return f
+}
+
+// flood publishes events until done says so and returns how many.
+func flood(w *world, env *commonv1.Envelope, done func(sent int) bool) int {
+	sent := 0
+	for !done(sent) {
+		sent++
+		w.fanouts[0].publish(uint64(sent), env)
+	}
+	return sent
+}
+
+// A client that does not read loses nothing silently and disturbs nobody: others get everything, and
+// once it reads again it gets what was queued and then CLOSED.
+func TestASlowClientLagsAlone(t *testing.T) {
+	w := newWorld(t, with(func(c *gateway.Config) { c.QueueFrames = 50 }))
+	slow := w.slowLogin(t, `["REQ","slow",{"limit":0}]`)
+	quick := w.login(openHost, "alice")
+	quick.send(`["REQ","quick",{"limit":0}]`)
+	quick.eose("quick")
+	slowHandle := take(t, w.fanouts[0].subscribed).GetHandle()
+
+	env := envelope(t, "", 100, nostrtest.Content(strings.Repeat("x", 20_000)))
+	got := 0
+	sent := flood(w, env, func(int) bool {
+		for {
+			select {
+			case <-quick.frames:
+				got++
+				continue
+			case h := <-w.fanouts[0].forgotten:
+				require.Equal(t, slowHandle, h, "the one that lags is not served any more")
+				return true
+			default:
+				return false
+			}
+		}
+	})
+	for ; got < sent; got++ {
+		require.Equal(t, "quick", quick.expect(wire.LabelEvent).SubID)
+	}
+
+	events := 0
+	for {
+		f := slow.next()
+		require.Equal(t, "slow", f.SubID)
+		if f.Label == wire.LabelClosed {
+			require.Equal(t, lagged, f.Message)
+			break
+		}
+		events++
+	}
+	require.Less(t, events, sent)
+	slow.send(`["REQ","slow",{"limit":0}]`)
+	require.Equal(t, wire.LabelEOSE, slow.next().Label)
+	w.fanouts[0].publish(uint64(sent+1), env)
+	require.Equal(t, wire.LabelEvent, slow.next().Label)
+}
+
+// OKs are never dropped, however full the queue of events is.
+func TestControlFramesAreNotDropped(t *testing.T) {
+	w := newWorld(t, with(func(c *gateway.Config) { c.QueueFrames = 20 }))
+	slow := w.slowLogin(t, `["REQ","slow",{"limit":0}]`)
+	take(t, w.fanouts[0].subscribed)
+	env := envelope(t, "", 100, nostrtest.Content(strings.Repeat("x", 20_000)))
+	flood(w, env, func(int) bool {
+		select {
+		case <-w.fanouts[0].forgotten:
+			return true
+		default:
+			return false
+		}
+	})
+	events := unsigned(30, "x")
+	for _, ev := range events {
+		slow.send(string(wire.AppendClientEvent(nil, nostrtest.Raw(ev))))
+	}
+	slow.send(`["REQ","other",{"limit":0}]`)
+	oks, eose, closed := 0, 0, 0
+	for oks < len(events) || eose == 0 || closed == 0 {
+		switch f := slow.next(); f.Label {
+		case wire.LabelOK:
+			oks++
+		case wire.LabelEOSE:
+			eose++
+		case wire.LabelClosed:
+			closed++
+		default:
+		}
+	}
+	require.Equal(t, []int{len(events), 1, 1}, []int{oks, eose, closed})
+}
+
+func TestAClientThatStaysFullIsDisconnected(t *testing.T) {
+	w := newWorld(t, with(func(c *gateway.Config) { c.QueueFrames, c.SlowStrikes = 20, 1 }))
+	slow := w.slowLogin(t, `["REQ","slow",{"limit":0}]`)
+	take(t, w.fanouts[0].subscribed)
+	env := envelope(t, "", 100, nostrtest.Content(strings.Repeat("x", 400_000)))
+	flood(w, env, func(int) bool {
+		select {
+		case <-w.fanouts[0].forgotten:
+			return true
+		default:
+			return false
+		}
+	})
+	grace := time.NewTimer(1500 * time.Millisecond)
+	defer grace.Stop()
+	<-grace.C
+	for {
+		_, err := slow.read()
+		if err != nil {
+			require.Equal(t, websocket.StatusPolicyViolation, websocket.CloseStatus(err), err.Error())
+			return
+		}
+	}
+}
+
+func TestAStuckClientIsDropped(t *testing.T) {
+	w := newWorld(t, with(func(c *gateway.Config) { c.WriteTimeout, c.MaxConnections = 300*time.Millisecond, 1 }))
+	w.slowLogin(t, `["REQ","stuck",{"limit":0}]`)
+	env := envelope(t, "", 100, nostrtest.Content(strings.Repeat("x", 200_000)))
+	flood(w, env, func(sent int) bool { return sent == 40 })
+	require.Eventually(t, func() bool {
+		c, resp, err := w.tryDial(openHost)
+		if err != nil && resp != nil {
+			resp.Body.Close()
+		}
+		return err == nil && c != nil
+	}, patience, 20*time.Millisecond, "its place must become free")
+}
+
+// What arrives while history is sent is held in bounds.
+func TestTooMuchHeldIsLagged(t *testing.T) {
+	w := newWorld(t, with(func(c *gateway.Config) { c.HeldEvents = 10 }))
+	asked, answer := make(chan struct{}), make(chan struct{})
+	w.search.set(func() {
+		w.search.onQuery = func(_ *searchv1.QueryRequest, send func(*searchv1.QueryResponse) error) error {
+			close(asked)
+			<-answer
+			return send(&searchv1.QueryResponse{Snapshot: snapshot(1, 1)})
+		}
+	})
+	defer close(answer)
+	c := w.login(openHost, "alice")
+	c.send(`["REQ","s",{}]`)
+	take(t, asked)
+	flood(w, envelope(t, "", 100), func(sent int) bool { return sent == 11 })
+	require.Equal(t, lagged, c.expect(wire.LabelClosed).Message)
+}
+
+// A peer that sends pings and half frames slowly is still served.
+func TestFragmentedInput(t *testing.T) {
+	w := newWorld(t)
+	nc, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", w.addr)
+	require.NoError(t, err)
+	defer nc.Close()
+	for _, b := range []byte("GET / HTTP/1.1\r\nHost: " + openHost + "\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n") {
+		_, err := nc.Write([]byte{b})
+		require.NoError(t, err)
+	}
+	// CLOSE of an unknown subscription in two fragments, a ping between them, then a bad frame; mask 0.
+	for _, part := range []string{
+		"\x01\x85\x00\x00\x00\x00[\"CLO", "\x89\x82\x00\x00\x00\x00hi", "\x80\x87\x00\x00\x00\x00SE\",\"a\"", "\x81\x82\x00\x00\x00\x00{}",
+	} {
+		for _, b := range []byte(part) {
+			_, err := nc.Write([]byte{b})
+			require.NoError(t, err)
+		}
+	}
+	r := bufio.NewReader(nc)
+	for {
+		line, err := r.ReadString('\n')
+		require.NoError(t, err)
+		if line == "\r\n" {
+			break
+		}
+	}
+	var got []string
+	for range 4 {
+		op, payload := readFrame(t, r)
+		got = append(got, string(rune('0'+op))+string(payload))
+	}
+	require.Equal(t, `1["AUTH",`, got[0][:9])
+	require.Equal(t, ":hi", got[1], "a pong") // '0'+10
+	require.Contains(t, got[2], `1["NOTICE","invalid: `)
+	require.Contains(t, got[3], `1["NOTICE","invalid: `)
+}
