@@ -3,16 +3,15 @@ package search
 import (
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/apiary-relay/apiary/pkg/nostr"
 	"github.com/apiary-relay/apiary/pkg/testkit/nostrtest"
-	"github.com/apiary-relay/apiary/pkg/testkit/pgtest"
 	"github.com/apiary-relay/apiary/services/search/internal/access"
 	"github.com/apiary-relay/apiary/services/search/internal/fixture"
 )
@@ -23,6 +22,7 @@ type world struct {
 	members  []nostr.PubKey
 	channels map[string]channel
 	events   []*nostr.Event // what is stored
+	spread   int64          // seconds between the moments that events are drawn at
 }
 
 type channel struct {
@@ -36,6 +36,15 @@ var (
 	hard = []string{strings.Repeat("a", 200), strings.Repeat("a", 201), strings.Repeat("a", 202), "\x01", "\x01abc", strings.Repeat("\x00", 300)}
 )
 
+// strangers wrote nothing.
+var strangers = func() []nostr.PubKey {
+	list := make([]nostr.PubKey, 500)
+	for i := range list {
+		list[i] = nostr.PubKey{1, byte(i), byte(i >> 8)}
+	}
+	return list
+}()
+
 func drawWorld(t *rapid.T) *world {
 	some := func(what string) []nostr.PubKey {
 		return rapid.SliceOfNDistinct(rapid.SampledFrom(people), 0, 3, rapid.ID).Draw(t, what)
@@ -44,7 +53,9 @@ func drawWorld(t *rapid.T) *world {
 	for _, h := range []string{"lobby", "x", "y", "c0"} {
 		w.channels[h] = channel{rapid.Bool().Draw(t, h+" open"), some(h + " members")}
 	}
+	w.spread = rapid.SampledFrom([]int64{1, 12 * 3600, 10 * 86400}).Draw(t, "spread")
 	for _, e := range nostrtest.Events(0, 30).Draw(t, "events") {
+		e.CreatedAt = w.moment(e.CreatedAt)
 		switch rapid.IntRange(0, 9).Draw(t, "twist") {
 		case 0:
 			e.Tags = append(e.Tags, nostr.Tag{"t", rapid.SampledFrom(hard).Draw(t, "hard")})
@@ -52,7 +63,7 @@ func drawWorld(t *rapid.T) *world {
 			e.Kind = rapid.SampledFrom([]nostr.Kind{4, 1059}).Draw(t, "private kind")
 			e.Tags = append(e.Tags, nostr.Tag{"p", rapid.SampledFrom(people).Draw(t, "recipient").String()})
 		case 2:
-			e.Tags = append(nostr.Tags{{"expiration", rapid.SampledFrom([]string{"1", "1800000000", "1800000001"}).Draw(t, "expires")}}, e.Tags...)
+			e.Tags = append(nostr.Tags{{"expiration", rapid.SampledFrom([]string{"1", strconv.Itoa(testNow), strconv.Itoa(testNow + 1)}).Draw(t, "expires")}}, e.Tags...)
 		case 3:
 			e.Kind = nostr.Kind(rapid.IntRange(39000, 39003).Draw(t, "state"))
 			e.Tags = append(nostr.Tags{{"d", rapid.SampledFrom([]string{"lobby", "x"}).Draw(t, "state of")}}, e.Tags...)
@@ -63,6 +74,9 @@ func drawWorld(t *rapid.T) *world {
 			e.Tags = append(e.Tags, nostr.Tag{"k", rapid.SampledFrom([]string{"1", "9"}).Draw(t, "class")})
 		}
 		e.ID = e.ComputeID()
+		if slices.ContainsFunc(w.events, func(o *nostr.Event) bool { return o.ID == e.ID }) {
+			continue
+		}
 		if h, ok := fixture.ChannelOf(e); !ok || w.has(h) {
 			w.events = append(w.events, e) // ingest refuses what is for a channel that does not exist
 		}
@@ -70,6 +84,9 @@ func drawWorld(t *rapid.T) *world {
 	w.events = fixture.Winners(w.events)
 	return w
 }
+
+// moment spreads the moments that nostrtest draws.
+func (w *world) moment(at int64) int64 { return nostrtest.Epoch + (at-nostrtest.Epoch)*w.spread }
 
 func (w *world) has(h string) bool {
 	_, ok := w.channels[h]
@@ -145,7 +162,12 @@ func (w *world) answer(f *nostr.Filter, r access.Reader, limit int) []nostr.ID {
 
 func drawFilter(t *rapid.T, w *world) *nostr.Filter {
 	f := nostrtest.Filter(w.events...).Draw(t, "filter")
-	switch rapid.IntRange(0, 7).Draw(t, "filter twist") {
+	for _, bound := range []*int64{f.Since, f.Until} {
+		if bound != nil {
+			*bound = w.moment(*bound)
+		}
+	}
+	switch rapid.IntRange(0, 9).Draw(t, "filter twist") {
 	case 0:
 		f.Tags = addCondition(f.Tags, 't', rapid.SliceOfNDistinct(rapid.SampledFrom(hard), 1, 3, rapid.ID).Draw(t, "hard values"))
 	case 1:
@@ -157,6 +179,10 @@ func drawFilter(t *rapid.T, w *world) *nostr.Filter {
 	case 4:
 		f.Kinds = []nostr.Kind{0, 3, 10002, 30023, 39000}
 		f.Authors = people[:3]
+	case 6: // so many authors that the newest are looked for first
+		f.Authors = append(slices.Clone(people[:3]), strangers...)
+		f.Limit = limit(rapid.IntRange(len(f.Authors)/200, 5).Draw(t, "small limit"))
+		f.Tags = nil
 	case 5:
 		f.Tags = addCondition(f.Tags, 'p', []string{rapid.SampledFrom(people).Draw(t, "of").String()})
 	}
@@ -168,20 +194,16 @@ func addCondition(tags []nostr.TagCondition, name byte, values []string) []nostr
 	return append(tags, nostr.TagCondition{Name: name, Values: values})
 }
 
-func newService(tb testing.TB, cfg Config) (*Service, *fixture.DB) {
-	tb.Helper()
-	s, err := New(cfg, Deps{DB: pgtest.NewAs(tb, Role), Now: func() time.Time { return time.Unix(1_800_000_000, 0) }})
-	require.NoError(tb, err)
-	return s, fixture.New(tb.Context(), pgtest.New(tb))
-}
-
 // The statements return exactly what Filter.Match and the access rule say, in order, within the limit, and
 // count the same.
 func TestQueryEqualsMatch(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Limit = 8
-	s, db := newService(t, cfg)
+	narrow, db := newService(t, cfg)
+	wide, err := New(DefaultConfig(), Deps{DB: narrow.db, Now: narrow.now})
+	require.NoError(t, err)
 	rapid.Check(t, func(rt *rapid.T) {
+		s := rapid.SampledFrom([]*Service{narrow, wide}).Draw(rt, "service")
 		w := drawWorld(rt)
 		r := access.Reader{
 			Keys: rapid.SliceOfNDistinct(rapid.SampledFrom(people), 0, 2, rapid.ID).Draw(rt, "reader"), Now: s.now().Unix(),
@@ -194,6 +216,7 @@ func TestQueryEqualsMatch(t *testing.T) {
 			}
 			w.check(t.Context(), rt, s, r, filters)
 		}
+		w.checkAccess(t.Context(), rt, s, r)
 	})
 }
 
@@ -228,4 +251,22 @@ func (w *world) check(ctx context.Context, t *rapid.T, s *Service, r access.Read
 	n, err := s.count(ctx, r, filters)
 	require.NoError(t, err)
 	require.Equal(t, len(all), n)
+}
+
+// checkAccess compares CheckAccess with what a query of each person would show.
+func (w *world) checkAccess(ctx context.Context, t *rapid.T, s *Service, r access.Reader) {
+	t.Helper()
+	for _, h := range []string{"", "lobby", "x", "y", "c0", "nowhere"} {
+		topic, err := s.directory.Access(ctx, r.Community, h, people, 1, 1)
+		require.NoError(t, err)
+		allowed := topic.Decide(h, people)
+		for i, p := range people {
+			e := &nostr.Event{Kind: nostr.KindChat}
+			if h != "" {
+				e.Tags = nostr.Tags{{"h", h}}
+			}
+			want := (h == "" || w.has(h)) && w.visible(e, access.Reader{Keys: []nostr.PubKey{p}, Now: r.Now})
+			require.Equal(t, want, allowed[i], "%s in %q", p, h)
+		}
+	}
 }

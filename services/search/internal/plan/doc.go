@@ -11,7 +11,8 @@
 // A shape's Driver is the index that yields the candidates, newest first; what else the filter says is
 // checked on each candidate, inside the same statement, before the limit counts it. A driver with several
 // values (authors, kinds, channels, tag values) is a LATERAL join: each value yields at most limit
-// candidates in order, the statement keeps the newest of all.
+// candidates in order, the statement keeps the newest of all. Where that would be many rows for few, it reads
+// the last day first, then the last month, then the rest, and stops when the limit is filled.
 //
 //	driver    chosen when                                       index
 //	ids       ids are given                                     event_ids_pkey, then events_time

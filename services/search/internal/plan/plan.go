@@ -80,6 +80,10 @@ func build(f *nostr.Filter, r access.Reader, out output, limit int, maxBytes int
 		}
 	}
 	s.Tags = a.addTags(tags)
+	if out == outRows && driver.steps() && a.drivers(driver)*limit >= manyRows {
+		s.Stepped = true
+		a.addSteps(r.Now)
+	}
 	st := statementOf(s)
 	p := Plan{Shape: s, SQL: st.sql, Args: make([]any, len(st.params))}
 	for i, name := range st.params {
@@ -110,6 +114,39 @@ func (a arguments) addTags(tags []condition) TagChecks {
 	}
 	a["names"], a["namevalues"], a["conditions"] = names, values, int64(len(tags))
 	return ManyTags
+}
+
+// manyRows is how many candidates a driver with several values may yield at once.
+const manyRows = 2000
+
+// The spans of time that are read first, back from now.
+const (
+	firstStep  = 24 * 60 * 60
+	secondStep = 30 * firstStep
+)
+
+// drivers returns how many values the driver has.
+func (a arguments) drivers(d Driver) int {
+	switch d {
+	case DriverChannel:
+		return len(a["channelkeys"].([][]byte))
+	case DriverAuthors:
+		return len(a["authors"].([][]byte))
+	case DriverKinds:
+		return len(a["kinds"].([]int32))
+	default:
+		return 1
+	}
+}
+
+// addSteps cuts since to until into three spans that do not overlap, newest first; a span may be empty.
+func (a arguments) addSteps(now int64) {
+	since, until := a["since"].(int64), a["until"].(int64)
+	newest := max(min(until, now), math.MinInt64+secondStep+1)
+	first, second := newest-firstStep, newest-secondStep
+	a["since1"], a["until1"] = max(since, first), until
+	a["since2"], a["until2"] = max(since, second), min(until, first-1)
+	a["since3"], a["until3"] = since, min(until, second-1)
 }
 
 // choose picks the driver; see the package comment for the order and its reasons. A tag driver drives

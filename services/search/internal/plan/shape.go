@@ -42,6 +42,9 @@ func (d Driver) String() string {
 	}
 }
 
+// steps reports whether the driver has a list of values each of which can have very many events.
+func (d Driver) steps() bool { return d == DriverChannel || d == DriverAuthors || d == DriverKinds }
+
 // Drivers returns all drivers.
 func Drivers() []Driver {
 	all := make([]Driver, drivers)
@@ -88,6 +91,8 @@ type Shape struct {
 	Driver Driver
 	// Many is set for the tag driver with several values, which can yield an event more than once.
 	Many bool
+	// Stepped is set when many values drive: see steps.
+	Stepped bool
 	// Tags are the tag conditions besides the driver's.
 	Tags TagChecks
 	// Channel is what #h asks for.
@@ -103,6 +108,9 @@ func (s Shape) String() string {
 	name := s.Driver.String()
 	if s.Many {
 		name += ".many"
+	}
+	if s.Stepped {
+		name += ".stepped"
 	}
 	name += [...]string{"", "+tag", "+tags"}[s.Tags]
 	name += [...]string{"", "+channel", "+channel+state"}[s.Channel]
@@ -130,10 +138,10 @@ var table = sync.OnceValue(func() map[Shape]statement {
 // shapes yields every shape that a filter can choose.
 func shapes(yield func(Shape) bool) {
 	for d := range drivers {
-		for i := range 2 * 3 * 3 * 2 * 3 {
+		for i := range 2 * 3 * 3 * 2 * 2 * 3 {
 			s := Shape{
 				Driver: d, Many: i%2 == 1, Tags: TagChecks(i / 2 % 3), Channel: Channels(i / 6 % 3),
-				Party: i/18%2 == 1, out: output(i / 36),
+				Party: i/18%2 == 1, Stepped: i/36%2 == 1, out: output(i / 72),
 			}
 			if !possible(s) {
 				continue
@@ -148,6 +156,9 @@ func shapes(yield func(Shape) bool) {
 // possible reports whether choose can give the shape: most drivers are chosen only in the absence of what
 // would make a better one.
 func possible(s Shape) bool {
+	if s.Stepped && (!s.Driver.steps() || s.out != outRows) {
+		return false
+	}
 	switch s.Driver {
 	case DriverChannel:
 		return !s.Many && s.Channel != AnyChannel

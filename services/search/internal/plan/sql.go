@@ -167,6 +167,9 @@ func text(s Shape) string {
 	if src.byKey {
 		newest = newestKey
 	}
+	if s.Stepped {
+		return access.ReaderCTE + steps(candidates(s, src, "e.created_at, e.id, e.raw", newest))
+	}
 	if !s.Many {
 		return access.ReaderCTE + withinBytes("\n        SELECT x.created_at, x.id, x.raw FROM ("+
 			candidates(s, src, "e.created_at, e.id, e.raw", newest)+
@@ -180,6 +183,22 @@ func text(s Shape) string {
             ) AS x
             ORDER BY x.created_at DESC, x.id LIMIT @limit
         ) AS k`+lookup+end)
+}
+
+// steps reads three spans of time one after the other, newest first, and an older one only when those
+// before it have not filled the limit. Without it, each of many values would be read up to the limit, and
+// all but one limit's worth be thrown away.
+func steps(candidates string) string {
+	step := func(n, filled string) string {
+		in := strings.NewReplacer("@since", "@since"+n, "@until", "@until"+n).Replace(candidates)
+		return ",\ns" + n + " AS MATERIALIZED (\n        SELECT x.created_at, x.id, x.raw FROM (" + in +
+			"\n        ) AS x" + filled + "\n        ORDER BY x.created_at DESC, x.id LIMIT @limit\n)"
+	}
+	const count1, count2 = "(SELECT count(*) FROM s1)", "(SELECT count(*) FROM s2)"
+	return step("1", "") + step("2", "\n        WHERE "+count1+" < @limit") +
+		step("3", "\n        WHERE "+count1+" + "+count2+" < @limit") + withinBytes(`
+        SELECT * FROM (SELECT * FROM s1 UNION ALL SELECT * FROM s2 UNION ALL SELECT * FROM s3) AS s
+        ORDER BY created_at DESC, id LIMIT @limit`)
 }
 
 // candidates is the driver's scan with all checks, once or for each of the driver's values.

@@ -13,9 +13,9 @@ import (
 	"github.com/apiary-relay/apiary/pkg/postgres"
 )
 
-// attempts is how often a read is tried on a fresh connection when its own broke: the pool may hold
-// connections of a server that was restarted, and reading twice is harmless.
-const attempts = 2
+// attempts is how often a read is tried when its connection turns out to be broken: the pool may hold
+// connections of a server that was restarted, and reading again is harmless.
+const attempts = 3
 
 // Store reads from one pool.
 type Store struct {
@@ -78,30 +78,37 @@ func sessionOf(ctx context.Context, conn *pgx.Conn) (session, error) {
 // repeatable. The error is a fault that may be sent to clients.
 func (s *Store) read(ctx context.Context, fn func(ctx context.Context, conn *pgx.Conn, session session) error) error {
 	var err error
-	for range attempts {
-		if err = s.readOnce(ctx, fn); err == nil {
-			return nil
-		}
-		// A statement that was cancelled breaks nothing; a caller that left wants no second try.
-		if ctx.Err() != nil || postgres.IsTimeout(err) || !postgres.IsUnavailable(err) {
+	for attempt := 1; ; attempt++ {
+		var got bool
+		got, err = s.readOnce(ctx, fn)
+		// Without a connection the server is away. A statement that timed out broke nothing; a caller that
+		// left wants no other try.
+		if err == nil || !got || attempt == attempts || ctx.Err() != nil || postgres.IsTimeout(err) || !postgres.IsUnavailable(err) {
 			break
 		}
+		if attempt == attempts-1 {
+			s.pool.Reset() // two in a row: the last try gets a new connection
+		}
 	}
-	return failure(ctx, err)
+	if err != nil {
+		return failure(ctx, err)
+	}
+	return nil
 }
 
 // errNoConnection is the cause when the pool had no connection in time.
 var errNoConnection = errors.New("no database connection in time")
 
-func (s *Store) readOnce(ctx context.Context, fn func(context.Context, *pgx.Conn, session) error) error {
+// readOnce reports besides whether it got a connection.
+func (s *Store) readOnce(ctx context.Context, fn func(context.Context, *pgx.Conn, session) error) (got bool, err error) {
 	acquire, cancel := context.WithTimeoutCause(ctx, s.wait, errNoConnection)
 	defer cancel()
 	conn, err := s.pool.Acquire(acquire)
 	if err != nil {
 		if errors.Is(context.Cause(acquire), errNoConnection) {
-			return fmt.Errorf("%w: %w", errNoConnection, err)
+			return false, fmt.Errorf("%w: %w", errNoConnection, err)
 		}
-		return fmt.Errorf("acquire connection: %w", err)
+		return false, fmt.Errorf("acquire connection: %w", err)
 	}
 	defer conn.Release()
 
@@ -114,13 +121,13 @@ func (s *Store) readOnce(ctx context.Context, fn func(context.Context, *pgx.Conn
 	defer stop()
 	session, err := sessionOf(work, conn.Conn())
 	if err != nil {
-		return err
+		return true, err
 	}
 	if err := fn(work, conn.Conn(), session); err != nil {
 		recoverConn(work, conn.Conn())
-		return err
+		return true, err
 	}
-	return nil
+	return true, nil
 }
 
 // recoverConn ends a transaction that failed, so that the connection can be used again; the pool closes a

@@ -1,0 +1,95 @@
+package search
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	"github.com/apiary-relay/apiary/pkg/fault"
+	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/tenant"
+	"github.com/apiary-relay/apiary/pkg/testkit/nostrtest"
+	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
+)
+
+func TestCheckAccess(t *testing.T) {
+	s, db := newService(t, DefaultConfig())
+	c := serve(t, s)
+	alice, bob, carol := nostrtest.PubKey("alice"), nostrtest.PubKey("bob"), nostrtest.PubKey("carol")
+	open, closed := db.Community(t, "open"), db.Community(t, "closed", alice, carol)
+	for _, community := range []tenant.ID{open, closed} {
+		db.Channel(t, community, "lobby", "open")
+		db.Channel(t, community, "secret", "private", alice, bob)
+	}
+	db.Exec(t, `UPDATE ingest.communities SET acl_version = 7 WHERE id = $1`, int64(closed))
+	db.Exec(t, `UPDATE ingest.channels SET acl_version = 9 WHERE community_id = $1 AND h = 'secret'`, int64(closed))
+
+	for _, tt := range []struct {
+		name      string
+		community tenant.ID
+		channel   string
+		allowed   []bool // alice, bob, carol
+		versions  [2]uint64
+	}{
+		{"open, global", open, "", []bool{true, true, true}, [2]uint64{1, 0}},
+		{"open, open channel", open, "lobby", []bool{true, true, true}, [2]uint64{1, 1}},
+		{"open, private channel", open, "secret", []bool{true, true, false}, [2]uint64{1, 1}},
+		{"open, no such channel", open, "nowhere", []bool{false, false, false}, [2]uint64{1, 0}},
+		{"open, impossible channel", open, "no\x00where", []bool{false, false, false}, [2]uint64{1, 0}},
+		{"closed, global", closed, "", []bool{true, false, true}, [2]uint64{7, 0}},
+		{"closed, open channel", closed, "lobby", []bool{true, false, true}, [2]uint64{7, 1}},
+		{"closed, private channel", closed, "secret", []bool{true, false, false}, [2]uint64{7, 9}},
+		{"no such community", closed + 1000, "", []bool{false, false, false}, [2]uint64{0, 0}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			resp, err := c.CheckAccess(t.Context(), &searchv1.CheckAccessRequest{
+				Community: int64(tt.community), Channel: tt.channel, Pubkeys: principal(alice, bob, carol).GetPubkeys(),
+				// What is older than a primary's state was deleted or made anew: no reason to wait.
+				MinCommunityAclVersion: 100, MinChannelAclVersion: 100,
+			})
+			require.NoError(t, err)
+			require.Empty(t, cmp.Diff(&searchv1.CheckAccessResponse{
+				Allowed: tt.allowed, CommunityAclVersion: tt.versions[0], ChannelAclVersion: tt.versions[1],
+			}, resp, protocmp.Transform()))
+		})
+	}
+	for name, req := range map[string]*searchv1.CheckAccessRequest{
+		"no community":  {Pubkeys: principal(alice).GetPubkeys()},
+		"short key":     {Community: 1, Pubkeys: [][]byte{{1}}},
+		"too many keys": {Community: 1, Pubkeys: principal(make([]nostr.PubKey, maxAccessKeys+1)...).GetPubkeys()},
+	} {
+		_, err := c.CheckAccess(t.Context(), req)
+		require.Equal(t, fault.Invalid, fault.ReasonOf(err), name)
+	}
+}
+
+func TestResolveCommunity(t *testing.T) {
+	s, db := newService(t, DefaultConfig())
+	c := serve(t, s)
+	plain, withPort := db.Community(t, "open"), db.Community(t, "closed")
+	db.Host(t, plain, "relay.example", "alias.example")
+	db.Host(t, withPort, "relay.example:8080")
+	db.Exec(t, `UPDATE ingest.communities SET name = 'Bees', description = 'Hive', icon = 'https://x/i', acl_version = 3 WHERE id = $1`, int64(plain))
+
+	want := &searchv1.ResolveCommunityResponse{
+		Community: int64(plain), Name: "Bees", Description: "Hive", Icon: "https://x/i", AclVersion: 3,
+		Hosts: []string{"relay.example", "alias.example"},
+	}
+	for _, host := range []string{"relay.example", "relay.example:3000", "RELAY.example.:443", "alias.example"} {
+		resp, err := c.ResolveCommunity(t.Context(), &searchv1.ResolveCommunityRequest{Host: host})
+		require.NoError(t, err, host)
+		require.Empty(t, cmp.Diff(want, resp, protocmp.Transform()), host)
+	}
+	resp, err := c.ResolveCommunity(t.Context(), &searchv1.ResolveCommunityRequest{Host: "relay.example:8080"})
+	require.NoError(t, err)
+	require.Empty(t, cmp.Diff(&searchv1.ResolveCommunityResponse{
+		Community: int64(withPort), Name: "test", Closed: true, AclVersion: 1, Hosts: []string{"relay.example:8080"},
+	}, resp, protocmp.Transform()))
+	for _, host := range []string{"", "other.example", "relay.example.evil", "http://relay.example", "relay.example\x00"} {
+		_, err := c.ResolveCommunity(t.Context(), &searchv1.ResolveCommunityRequest{Host: host})
+		require.Equal(t, fault.NotFound, fault.ReasonOf(err), host)
+		require.Equal(t, "no such community", fault.Message(err))
+	}
+}

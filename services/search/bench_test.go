@@ -1,0 +1,68 @@
+package search
+
+import (
+	"encoding/hex"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/services/search/internal/fixture"
+)
+
+// BenchmarkQuery measures one REQ's history as the gateway sees it, over gRPC, on 100,000 events in twelve
+// monthly partitions. It reports events per answer.
+func BenchmarkQuery(b *testing.B) {
+	s, db := newService(b, DefaultConfig())
+	s.now = func() time.Time { return time.Unix(fixture.End, 0) }
+	db.Seed(b, 100_000)
+	c := serve(b, s)
+	reader := principal(fixture.Author(1))
+	tag := func(name byte, value string) []nostr.TagCondition {
+		return []nostr.TagCondition{{Name: name, Values: []string{value}}}
+	}
+	root, me := fixture.EventID(50_000), fixture.Author(1)
+	people := make([]nostr.PubKey, 50)
+	for i := range people {
+		people[i] = fixture.Author(i + 1)
+	}
+	channels := make([]string, 20)
+	for i := range channels {
+		channels[i] = "c" + strconv.Itoa(i+1)
+	}
+	for _, bm := range []struct {
+		name    string
+		filters []nostr.Filter
+	}{
+		{"channel/50", []nostr.Filter{{Kinds: []nostr.Kind{9}, Tags: tag('h', "c1"), Limit: limit(50)}}},
+		{"channel/500", []nostr.Filter{{Kinds: []nostr.Kind{9}, Tags: tag('h', "c1")}}},
+		{"thread", []nostr.Filter{{Kinds: []nostr.Kind{9}, Tags: tag('e', hex.EncodeToString(root[:]))}}},
+		{"mentions/50", []nostr.Filter{{Tags: tag('p', hex.EncodeToString(me[:])), Limit: limit(50)}}},
+		{"id", []nostr.Filter{{IDs: []nostr.ID{root}}}},
+		{"articles of 50", []nostr.Filter{{Kinds: []nostr.Kind{30023}, Authors: people, Limit: limit(50)}}},
+		{"notes of 50/50", []nostr.Filter{{Kinds: []nostr.Kind{9}, Authors: people, Limit: limit(50)}}},
+		{"all channels/500", []nostr.Filter{{Kinds: []nostr.Kind{9}, Tags: []nostr.TagCondition{{Name: 'h', Values: channels}}}}},
+		{"kinds/500", []nostr.Filter{{Kinds: []nostr.Kind{7, 9}}}},
+		{"three filters", []nostr.Filter{
+			{Kinds: []nostr.Kind{9}, Tags: tag('h', "c1"), Limit: limit(50)},
+			{Kinds: []nostr.Kind{7}, Tags: tag('h', "c1"), Limit: limit(50)},
+			{Kinds: []nostr.Kind{30023}, Authors: people[:1]},
+		}},
+		{"live only", []nostr.Filter{{Kinds: []nostr.Kind{9}, Tags: tag('h', "c1"), Limit: limit(0)}}},
+	} {
+		b.Run(bm.name, func(b *testing.B) {
+			req := queryFor(fixture.Seeded, reader, bm.filters...)
+			events := 0
+			for b.Loop() {
+				answer, err := collect(c.Query(b.Context(), req))
+				require.NoError(b, err)
+				for _, resp := range answer {
+					events += len(resp.GetEvents())
+				}
+			}
+			b.ReportMetric(float64(events)/float64(b.N), "events/op")
+		})
+	}
+}

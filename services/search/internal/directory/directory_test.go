@@ -1,0 +1,96 @@
+package directory
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/apiary-relay/apiary/pkg/fault"
+	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/tenant"
+	"github.com/apiary-relay/apiary/services/search/internal/access"
+	"github.com/apiary-relay/apiary/services/search/internal/store"
+)
+
+// replica is a store that has replayed up to a version that rises with time.
+type replica struct {
+	begun   time.Time
+	primary bool
+	err     error
+	asked   []string // the h values
+}
+
+func (r *replica) CommunityByHost(context.Context, []string) (store.Community, bool, error) {
+	return store.Community{}, false, r.err
+}
+
+// TopicAccess is at version 1 first, and one further each 100 ms.
+func (r *replica) TopicAccess(_ context.Context, _ tenant.ID, h string, _ []nostr.PubKey) (access.Topic, error) {
+	r.asked = append(r.asked, h)
+	v := 1 + uint64(time.Since(r.begun)/(100*time.Millisecond))
+	return access.Topic{
+		Exists: true, Open: true, Standby: !r.primary, CommunityVersion: v, Channel: &access.Channel{Open: true, Version: v},
+	}, r.err
+}
+
+func TestAccessWaitsForTheReplica(t *testing.T) {
+	for _, tt := range []struct {
+		name               string
+		primary            bool
+		community, channel uint64
+		waits              time.Duration
+		reason             fault.Reason
+	}{
+		{"new enough", false, 1, 1, 0, fault.Accepted},
+		{"behind in the community", false, 3, 1, 200 * time.Millisecond, fault.Accepted},
+		{"behind in the channel", false, 1, 4, 300 * time.Millisecond, fault.Accepted},
+		{"too far behind", false, 1, 100, time.Second, fault.Overloaded},
+		{"a primary is never behind", true, 100, 100, 0, fault.Accepted},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				begun := time.Now()
+				d := New(&replica{begun: begun, primary: tt.primary}, time.Second)
+				topic, err := d.Access(t.Context(), 1, "lobby", nil, tt.community, tt.channel)
+				require.Equal(t, tt.reason, fault.ReasonOf(err))
+				require.GreaterOrEqual(t, time.Since(begun), tt.waits)
+				require.LessOrEqual(t, time.Since(begun), tt.waits+lastLook)
+				if err == nil && !tt.primary {
+					require.GreaterOrEqual(t, topic.CommunityVersion, tt.community)
+					require.GreaterOrEqual(t, topic.Channel.Version, tt.channel)
+				}
+			})
+		})
+	}
+}
+
+func TestAccessEndsWithTheCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		_, err := New(&replica{begun: time.Now()}, time.Second).Access(ctx, 1, "", nil, 100, 0)
+		require.Equal(t, fault.Timeout, fault.ReasonOf(err))
+	})
+}
+
+func TestAccessOfWhatCannotBeAChannel(t *testing.T) {
+	for _, h := range []string{"", "a b", "no\x00where", "ä"} {
+		r := &replica{begun: time.Now()}
+		_, err := New(r, time.Second).Access(t.Context(), 1, h, nil, 1, 100) // no such channel has a version
+		require.NoError(t, err)
+		require.Equal(t, []string{""}, r.asked, "text that Postgres may not take stays here")
+	}
+}
+
+func TestErrorsOfTheStorePass(t *testing.T) {
+	broken := errors.New("broken")
+	d := New(&replica{err: broken}, time.Second)
+	_, err := d.Access(t.Context(), 1, "", nil, 0, 0)
+	require.ErrorIs(t, err, broken)
+	_, err = d.Resolve(t.Context(), "relay.example")
+	require.ErrorIs(t, err, broken)
+}
