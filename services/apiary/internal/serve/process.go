@@ -18,6 +18,7 @@ import (
 	"github.com/apiary-relay/apiary/pkg/postgres"
 	"github.com/apiary-relay/apiary/pkg/postgres/private"
 	"github.com/apiary-relay/apiary/services/apiary"
+	"github.com/apiary-relay/apiary/services/ingest"
 	"github.com/apiary-relay/apiary/services/internal/boot"
 	"github.com/apiary-relay/apiary/services/search"
 )
@@ -27,9 +28,6 @@ const (
 	natsStop     = 1500 * time.Millisecond
 	postgresStop = 2500 * time.Millisecond
 )
-
-// roleIngest is the database role of the writer.
-const roleIngest = "apiary_ingest"
 
 // process is the all-in-one on its data directory: a lifecycle.Service and a lifecycle.Drainer.
 type process struct {
@@ -135,7 +133,7 @@ func (p *process) services(ctx context.Context, ready func(), database config.Se
 		MeterProvider: p.env.Telemetry.MeterProvider, TracerProvider: p.env.Telemetry.TracerProvider,
 	}
 	var err error
-	if deps.IngestDB, err = p.pool(ctx, database, roleIngest, false); err != nil {
+	if deps.IngestDB, err = p.pool(ctx, database, ingest.Role, false); err != nil {
 		return err
 	}
 	defer deps.IngestDB.Close()

@@ -1,0 +1,29 @@
+package cluster_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/apiary-relay/apiary/services/internal/cluster"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
+
+func TestAllInOne(t *testing.T) {
+	suite(t, cluster.AllInOne(t))
+}
+
+func TestSplit(t *testing.T) {
+	suite(t, cluster.New(t, cluster.Gateways(2), cluster.Ingests(2), cluster.Fanouts(2), cluster.Searches(2)))
+}
+
+// suite runs every case on a cluster.
+func suite(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) { tc.run(t, c) })
+	}
+}
