@@ -28,6 +28,8 @@ export class Person {
 
   async connect(url) {
     const relay = new Relay(url)
+    // The library verifies signatures on this thread, which can keep it from reading an OK for a while.
+    relay.publishTimeout = 60000
     this.open.push(relay)
     const challenged = new Promise((resolve) => {
       relay.onauth = async (template) => {

@@ -32,18 +32,23 @@ func connect(t *testing.T, url, secret string) *nostr.Relay {
 	t.Cleanup(func() { _ = relay.Close() })
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	// The challenge comes right after the upgrade; go-nostr does not tell when it has it.
-	for {
-		err = relay.Auth(ctx, func(event *nostr.Event) error { return event.Sign(secret) })
-		if err == nil {
-			return relay
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("authenticate with %s: %v", url, err)
-		case <-time.After(20 * time.Millisecond):
-		}
+	// go-nostr does not tell when it has the challenge, which comes before any answer: so ask, and be refused.
+	sub, err := relay.Subscribe(ctx, nostr.Filters{{Kinds: []int{1}, Limit: 1}})
+	if err != nil {
+		t.Fatalf("subscribe at %s: %v", url, err)
 	}
+	select {
+	case reason := <-sub.ClosedReason:
+		if !strings.HasPrefix(reason, "auth-required:") {
+			t.Fatalf("closed with %q before authentication", reason)
+		}
+	case <-ctx.Done():
+		t.Fatal("a subscription before authentication was not refused")
+	}
+	if err := relay.Auth(ctx, func(event *nostr.Event) error { return event.Sign(secret) }); err != nil {
+		t.Fatalf("authenticate with %s: %v", url, err)
+	}
+	return relay
 }
 
 func signed(t *testing.T, secret string, kind int, content string, tags nostr.Tags) nostr.Event {

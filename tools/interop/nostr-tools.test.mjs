@@ -129,11 +129,11 @@ describe('nostr-tools', () => {
     const h = `interop-${now()}-${alice.pubkey.slice(0, 8)}`
     await writer.publish(alice.sign(9007, '', [['h', h], ['name', 'Interop']]))
     const live = await listen(reader, [{ kinds: [9], '#h': [h] }])
-    const global = await listen(reader, [{ kinds: [9], authors: [alice.pubkey], limit: 0 }])
+    const global = await listen(reader, [{ kinds: [1, 9], authors: [alice.pubkey], limit: 0 }])
     const message = alice.sign(9, 'in the channel', [['h', h]])
     await writer.publish(message)
     assert.equal((await live.next()).id, message.id)
-    const after = alice.sign(9, 'not in the channel')
+    const after = alice.sign(1, 'not in the channel')
     await writer.publish(after)
     assert.equal((await global.next()).id, after.id, 'a global filter does not see channel events live')
     assert.equal(live.pending(), 0)
@@ -164,7 +164,7 @@ describe('nostr-tools', () => {
     }
     const published = new Set()
     await Promise.all(
-      listening.slice(0, 20).map(async ({ person, relay }) => {
+      listening.slice(0, 10).map(async ({ person, relay }) => {
         const event = person.sign(1, 'hello all', [['t', tag]])
         published.add(event.id)
         await relay.publish(event)
