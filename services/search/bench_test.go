@@ -66,3 +66,26 @@ func BenchmarkQuery(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkCount measures a COUNT of most of 100,000 events, near the limit, and of one thread.
+func BenchmarkCount(b *testing.B) {
+	s, db := newService(b, DefaultConfig())
+	db.Seed(b, 100_000)
+	c := serve(b, s)
+	root := fixture.EventID(50_000)
+	for name, f := range map[string]nostr.Filter{
+		"kind":   {Kinds: []nostr.Kind{9}},
+		"thread": {Tags: []nostr.TagCondition{{Name: 'e', Values: []string{hex.EncodeToString(root[:])}}}},
+	} {
+		b.Run(name, func(b *testing.B) {
+			req := countFor(fixture.Seeded, principal(fixture.Author(1)), f)
+			var n uint64
+			for b.Loop() {
+				resp, err := c.Count(b.Context(), req)
+				require.NoError(b, err)
+				n = resp.GetCount()
+			}
+			b.ReportMetric(float64(n), "events")
+		})
+	}
+}

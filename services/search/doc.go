@@ -8,6 +8,8 @@
 //     With it the gateway joins history and live delivery without a gap and without repeats.
 //   - Access is decided inside the statements that read the events. What the reader may not see is left out
 //     without a trace: a hidden channel and one that does not exist give the same bytes.
+//   - Slow queries do not stand in the way of the short questions (hosts, access) that sockets and live
+//     delivery wait for: those have places and connections of their own.
 //   - Everything is bounded: requests in hand (beyond, Overloaded at once), the wait for a connection, the
 //     time of a statement, events per filter, bytes per answer, the result of a count.
 //   - Postgres may be away: requests fail with Overloaded quickly, the process stays up and ready.

@@ -145,15 +145,60 @@ func TestSlowStatement(t *testing.T) {
 func TestRequestsBeyondThePlacesAreRefused(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.MaxRequests = 2
-	s, _ := newService(t, cfg)
+	s, db := newService(t, cfg)
+	db.Host(t, db.Community(t, "open"), "relay.example")
 	c := serve(t, s)
 	require.True(t, s.places.TryAcquire(2))
 	for call, err := range everyCall(t, c) {
-		require.Equal(t, fault.Overloaded, fault.ReasonOf(err), call)
+		want := fault.Accepted
+		if call == callQuery || call == callCount {
+			want = fault.Overloaded
+		}
+		require.Equal(t, want, fault.ReasonOf(err), call)
 	}
 	s.places.Release(2)
-	for _, call := range []string{callQuery, callCount} {
-		require.NoError(t, everyCall(t, c)[call])
+	require.True(t, s.questions.TryAcquire(2))
+	for call, err := range everyCall(t, c) {
+		want := fault.Overloaded
+		if call == callQuery || call == callCount {
+			want = fault.Accepted
+		}
+		require.Equal(t, want, fault.ReasonOf(err), call)
+	}
+	s.questions.Release(2)
+}
+
+// Queries that wait for Postgres leave connections for the questions that live delivery waits for.
+func TestSlowQueriesLeaveRoom(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.AcquireTimeout = 100 * time.Millisecond
+	s, db := newService(t, cfg)
+	db.Host(t, db.Community(t, "open"), "relay.example")
+	c := serve(t, s)
+	lock, err := pgtest.New(t).Begin(t.Context())
+	require.NoError(t, err)
+	_, err = lock.Exec(t.Context(), `LOCK TABLE ingest.events IN ACCESS EXCLUSIVE MODE`)
+	require.NoError(t, err)
+
+	slow := int(s.db.Config().MaxConns)
+	answered := make(chan error, slow)
+	for range slow {
+		go func() {
+			_, err := collect(c.Query(t.Context(), queryFor(1, principal(), nostr.Filter{})))
+			answered <- err
+		}()
+	}
+	for range 2 { // that many find no connection
+		require.Equal(t, fault.Overloaded, fault.ReasonOf(<-answered))
+	}
+	errs := everyCall(t, c)
+	require.Equal(t, fault.Overloaded, fault.ReasonOf(errs[callCount]))
+	require.NoError(t, errs[callAccess])
+	require.NoError(t, errs[callResolve])
+
+	require.NoError(t, lock.Rollback(t.Context()))
+	for range slow - 2 {
+		require.NoError(t, <-answered)
 	}
 }
 

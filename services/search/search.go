@@ -46,8 +46,9 @@ type Service struct {
 	now       func() time.Time
 	store     *store.Store
 	directory *directory.Directory
-	places    *semaphore.Weighted
-	metrics   *metrics
+	// places are for queries and counts, questions for the short calls that live delivery waits for.
+	places, questions *semaphore.Weighted
+	metrics           *metrics
 }
 
 // New makes the service. It opens nothing: the pool connects when the first request comes.
@@ -75,7 +76,8 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	return &Service{
 		cfg: cfg, db: deps.DB, log: deps.Log, now: deps.Now, store: st,
 		directory: directory.New(st, cfg.AccessWait),
-		places:    semaphore.NewWeighted(cfg.MaxRequests), metrics: m,
+		places:    semaphore.NewWeighted(cfg.MaxRequests), questions: semaphore.NewWeighted(cfg.MaxRequests),
+		metrics: m,
 	}, nil
 }
 
@@ -117,9 +119,11 @@ func (s *Service) checkSchema(ctx context.Context) error {
 
 // Drain refuses new requests and waits for those in hand, by ctx's deadline.
 func (s *Service) Drain(ctx context.Context) error {
-	// Who holds all places leaves none, and a waiting Acquire lets nobody pass.
-	if err := s.places.Acquire(ctx, s.cfg.MaxRequests); err != nil {
-		return fmt.Errorf("wait for requests in hand: %w", err)
+	for _, places := range []*semaphore.Weighted{s.places, s.questions} {
+		// Who holds all places leaves none, and a waiting Acquire lets nobody pass.
+		if err := places.Acquire(ctx, s.cfg.MaxRequests); err != nil {
+			return fmt.Errorf("wait for requests in hand: %w", err)
+		}
 	}
 	return nil
 }
@@ -128,13 +132,17 @@ func (s *Service) Drain(ctx context.Context) error {
 // request's error.
 func (s *Service) admit(ctx context.Context, call string) (end func(error), err error) {
 	begun := time.Now()
-	if !s.places.TryAcquire(1) {
+	places := s.places
+	if call == callAccess || call == callResolve {
+		places = s.questions
+	}
+	if !places.TryAcquire(1) {
 		err := fault.New(fault.Overloaded, "")
 		s.metrics.request(ctx, call, err, time.Since(begun))
 		return nil, err
 	}
 	return func(err error) {
-		s.places.Release(1)
+		places.Release(1)
 		s.metrics.request(ctx, call, err, time.Since(begun))
 	}, nil
 }

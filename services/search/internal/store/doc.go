@@ -6,5 +6,12 @@
 //
 // A connection is held only while Postgres works, never while a client reads. Once a statement is on its
 // way it is not cancelled when the caller leaves: that would cost the connection, and the statement
-// timeout bounds the work. All methods are safe for concurrent use and start no goroutines.
+// timeout bounds the work.
+//
+// A statement locks (shared, against changes of the schema only) every monthly partition it might open: some
+// two to five locks per month of events for each connection at work. Whoever keeps years of events, or runs
+// many replicas, raises max_locks_per_transaction in Postgres; when it is exhausted, requests are refused
+// as Overloaded.
+//
+// All methods are safe for concurrent use and start no goroutines.
 package store

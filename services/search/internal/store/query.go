@@ -125,7 +125,7 @@ func (s *Store) inSnapshot(
 	opened func(databaseID uint64, snapshot string, standby bool) error,
 	answer func(*plan.Plan, pgx.Rows) (int, error), observe Observer,
 ) error {
-	return s.read(ctx, func(ctx context.Context, conn *pgx.Conn, session session) error {
+	return s.readBulk(ctx, func(ctx context.Context, conn *pgx.Conn, session session) error {
 		var batch pgx.Batch
 		batch.Queue(begin)
 		batch.Queue(readSnapshot)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/apiary-relay/apiary/pkg/fault"
 	"github.com/apiary-relay/apiary/pkg/postgres"
@@ -22,12 +23,25 @@ type Store struct {
 	pool *pgxpool.Pool
 	// wait bounds the time to get a connection, work the time that one read may take after that.
 	wait, work time.Duration
+	// bulk is what queries and counts may take of the pool. The rest is for the short questions, which live
+	// delivery waits for: slow queries must not stand in their way.
+	bulk *semaphore.Weighted
 }
+
+// spare is how many connections queries and counts leave free, if the pool has as many as spareFrom.
+const (
+	spare     = 2
+	spareFrom = 4
+)
 
 // New returns a store on a pool whose role may read. wait bounds the time to get a connection (an open
 // one, or a new one), work the time that one read may take then.
 func New(pool *pgxpool.Pool, wait, work time.Duration) *Store {
-	return &Store{pool: pool, wait: wait, work: work}
+	most := int64(pool.Config().MaxConns)
+	if most >= spareFrom {
+		most -= spare
+	}
+	return &Store{pool: pool, wait: wait, work: work, bulk: semaphore.NewWeighted(most)}
 }
 
 // session is what a connection is asked once.
@@ -96,16 +110,27 @@ func (s *Store) read(ctx context.Context, fn func(ctx context.Context, conn *pgx
 	return nil
 }
 
-// errNoConnection is the cause when the pool had no connection in time.
+// errNoConnection is the cause when there was no connection in time.
 var errNoConnection = errors.New("no database connection in time")
+
+// readBulk is read for queries and counts.
+func (s *Store) readBulk(ctx context.Context, fn func(context.Context, *pgx.Conn, session) error) error {
+	waiting, cancel := context.WithTimeoutCause(ctx, s.wait, errNoConnection)
+	defer cancel()
+	if err := s.bulk.Acquire(waiting, 1); err != nil {
+		return failure(ctx, fmt.Errorf("wait for other queries: %w", context.Cause(waiting)))
+	}
+	defer s.bulk.Release(1)
+	return s.read(ctx, fn)
+}
 
 // readOnce reports besides whether it got a connection.
 func (s *Store) readOnce(ctx context.Context, fn func(context.Context, *pgx.Conn, session) error) (got bool, err error) {
-	acquire, cancel := context.WithTimeoutCause(ctx, s.wait, errNoConnection)
+	waiting, cancel := context.WithTimeoutCause(ctx, s.wait, errNoConnection)
 	defer cancel()
-	conn, err := s.pool.Acquire(acquire)
+	conn, err := s.pool.Acquire(waiting)
 	if err != nil {
-		if errors.Is(context.Cause(acquire), errNoConnection) {
+		if errors.Is(context.Cause(waiting), errNoConnection) {
 			return false, fmt.Errorf("%w: %w", errNoConnection, err)
 		}
 		return false, fmt.Errorf("acquire connection: %w", err)
