@@ -60,9 +60,10 @@ type Commands struct {
 // input.
 func New(program string, in io.Reader) *Commands {
 	c := &Commands{program: program, in: in}
-	c.Serve.Config = serve.DefaultConfig()
-	for _, settings := range []*serveSettings{&c.Config.Print.serveSettings, &c.Config.Check.serveSettings, &c.Config.Doc.serveSettings} {
-		settings.Config = serve.DefaultConfig()
+	for _, settings := range []*serve.Config{
+		&c.Serve.Settings, &c.Config.Print.Settings, &c.Config.Check.Settings, &c.Config.Doc.Settings,
+	} {
+		*settings = serve.DefaultConfig()
 	}
 	return c
 }

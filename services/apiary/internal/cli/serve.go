@@ -8,22 +8,17 @@ import (
 	"github.com/apiary-relay/apiary/services/apiary/internal/serve"
 )
 
-// serveSettings are the settings of serve, for the commands that only look at them too.
-type serveSettings struct {
-	serve.Config `embed:""`
-}
-
 type serveCmd struct {
-	serveSettings `embed:""`
+	Settings serve.Config `embed:""`
 }
 
 func (c *serveCmd) run(ctx context.Context, env env) error {
-	return serve.Run(ctx, c.Config, env.loaded, env.program, env.Out, env.Err)
+	return serve.Run(ctx, c.Settings, env.loaded, env.program, env.Out, env.Err)
 }
 
 type configPrintCmd struct {
-	serveSettings `embed:""`
-	Diff          bool `help:"Print only what differs from the defaults." env:"-"`
+	Settings serve.Config `embed:""`
+	Diff     bool         `help:"Print only what differs from the defaults." env:"-"`
 }
 
 func (c *configPrintCmd) run(_ context.Context, env env) error {
@@ -31,7 +26,7 @@ func (c *configPrintCmd) run(_ context.Context, env env) error {
 }
 
 type configCheckCmd struct {
-	serveSettings `embed:""`
+	Settings serve.Config `embed:""`
 }
 
 // run has little to do: settings that cannot work were refused before.
@@ -44,7 +39,7 @@ func (c *configCheckCmd) run(_ context.Context, env env) error {
 }
 
 type configDocCmd struct {
-	serveSettings `embed:""`
+	Settings serve.Config `embed:""`
 }
 
 func (c *configDocCmd) run(_ context.Context, env env) error {

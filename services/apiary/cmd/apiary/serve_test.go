@@ -1,0 +1,206 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// startPatience bounds the start of a process: Postgres makes its files first, on a machine that may be
+// busy with other tests.
+const startPatience = 3 * time.Minute
+
+// home is a directory that an unprivileged Postgres may enter, with the program in it.
+func home(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "apiary-serve-") // not t.TempDir, whose parents only the owner may enter
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	require.NoError(t, os.Chmod(dir, 0o711))
+	self, err := os.Executable()
+	require.NoError(t, err)
+	require.NoError(t, os.Symlink(self, filepath.Join(dir, "apiary")))
+	return dir
+}
+
+// command prepares apiary with its own home, no settings in its environment and no database.
+func command(ctx context.Context, dir string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, filepath.Join(dir, "apiary"), args...)
+	cmd.Dir = dir
+	cmd.Env = []string{"HOME=" + dir, "PATH=" + os.Getenv("PATH")}
+	return cmd
+}
+
+// apiary runs a command to its end and returns what it printed and its exit code.
+func apiary(t *testing.T, dir string, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	var out, err bytes.Buffer
+	cmd := command(t.Context(), dir, args...)
+	cmd.Stdout, cmd.Stderr = &out, &err
+	if failed := cmd.Run(); failed != nil {
+		var exit *exec.ExitError
+		require.ErrorAs(t, failed, &exit)
+	}
+	return out.String(), err.String(), cmd.ProcessState.ExitCode()
+}
+
+// server is a running apiary serve.
+type server struct {
+	t       *testing.T
+	cmd     *exec.Cmd
+	welcome string // what it printed until it was ready
+	url     string
+	stderr  bytes.Buffer
+	output  sync.WaitGroup
+}
+
+var readyLine = regexp.MustCompile(`^ready +(ws://localhost:\d+)$`)
+
+// serve starts apiary serve and waits until it says that it is ready.
+func serve(t *testing.T, dir string) *server {
+	t.Helper()
+	s := &server{t: t, cmd: command(context.WithoutCancel(t.Context()), dir, "serve", "--listen", "127.0.0.1:0", "--data", "data")}
+	stdout, err := s.cmd.StdoutPipe()
+	require.NoError(t, err)
+	s.cmd.Stderr = &s.stderr
+	require.NoError(t, s.cmd.Start())
+	t.Cleanup(func() {
+		if s.cmd.ProcessState == nil {
+			s.kill()
+		}
+	})
+
+	ready := make(chan struct{})
+	s.output.Go(func() {
+		lines := bufio.NewScanner(stdout)
+		for lines.Scan() && s.url == "" {
+			s.welcome += lines.Text() + "\n"
+			if match := readyLine.FindStringSubmatch(lines.Text()); match != nil {
+				s.url = match[1]
+			}
+		}
+		close(ready)
+		_, _ = io.Copy(io.Discard, stdout) // ends with the process
+	})
+	select {
+	case <-ready:
+	case <-time.After(startPatience):
+		require.FailNow(t, "serve is not ready", s.welcome)
+	}
+	if s.url == "" {
+		s.output.Wait()
+		err := s.cmd.Wait()
+		require.FailNow(t, "serve ended", "%v\n%s%s", err, s.welcome, s.stderr.String())
+	}
+	return s
+}
+
+// stop does what Ctrl-C does, and requires a clean end in time.
+func (s *server) stop() {
+	s.t.Helper()
+	began := time.Now()
+	require.NoError(s.t, s.cmd.Process.Signal(syscall.SIGINT))
+	s.output.Wait()
+	require.NoError(s.t, s.cmd.Wait(), s.stderr.String())
+	require.Less(s.t, time.Since(began), 10*time.Second)
+	require.Empty(s.t, s.stderr.String(), "nothing needed attention")
+}
+
+// kill ends the process as a crash would.
+func (s *server) kill() {
+	s.t.Helper()
+	require.NoError(s.t, s.cmd.Process.Kill())
+	s.output.Wait()
+	require.Error(s.t, s.cmd.Wait())
+}
+
+func TestServe(t *testing.T) {
+	dir := home(t)
+	first := serve(t, dir)
+	require.Contains(t, first.welcome, "made the relay key")
+	require.Contains(t, first.welcome, "made the operator key")
+	require.Contains(t, first.welcome, "community set localhost --access closed")
+	for _, name := range []string{"relay.key", "operator.key"} {
+		info, err := os.Stat(filepath.Join(dir, "data", name))
+		require.NoError(t, err)
+		require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+	}
+
+	_, _, code := apiary(t, dir, "healthcheck", "--data", "data")
+	require.Zero(t, code)
+	_, stderr, code := apiary(t, dir, "serve", "--data", "data", "--listen", "127.0.0.1:0")
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "in use by process "+strconv.Itoa(first.cmd.Process.Pid))
+
+	id, stderr, code := apiary(t, dir, "client", "publish", "--relay", first.url, "hello, hive")
+	require.Zero(t, code, stderr)
+	require.Regexp(t, "^[0-9a-f]{64}\n$", id)
+	stored(t, dir, first.url)
+	closeCommunity(t, dir, first.url)
+	first.stop()
+	_, stderr, code = apiary(t, dir, "healthcheck", "--data", "data")
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "no apiary serve runs")
+
+	second := serve(t, dir)
+	require.NotContains(t, second.welcome, "made the", "keys and community are there already")
+	stored(t, dir, second.url)
+	second.kill()
+
+	third := serve(t, dir)
+	stored(t, dir, third.url)
+	third.stop()
+}
+
+// stored requires that the first event can be read.
+func stored(t *testing.T, dir, url string) {
+	t.Helper()
+	stdout, stderr, code := apiary(t, dir, "client", "query", "--relay", url)
+	require.Zero(t, code, stderr)
+	require.Contains(t, stdout, "hello, hive")
+}
+
+// closeCommunity closes the community to members, of whom the client's own key is one.
+func closeCommunity(t *testing.T, dir, url string) {
+	t.Helper()
+	_, notes, _ := apiary(t, dir, "client", "query", "--relay", url, "--key", "other.key")
+	require.Contains(t, notes, "made a new key: other.key")
+	member := publicKey(t, dir, url)
+	for _, args := range [][]string{
+		{"community", "member-add", "--data", "data", "localhost", member},
+		{"community", "set", "--data", "data", "localhost", "--access", "closed"},
+	} {
+		_, stderr, code := apiary(t, dir, args...)
+		require.Zero(t, code, stderr)
+	}
+	_, stderr, code := apiary(t, dir, "client", "publish", "--relay", url, "--key", "other.key", "let me in")
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "restricted")
+	_, stderr, code = apiary(t, dir, "client", "publish", "--relay", url, "a member's")
+	require.Zero(t, code, stderr)
+}
+
+// publicKey returns the client's own, as the relay knows it from the event that it published.
+func publicKey(t *testing.T, dir, url string) string {
+	t.Helper()
+	stdout, stderr, code := apiary(t, dir, "client", "query", "--relay", url, "--json", "--limit", "1")
+	require.Zero(t, code, stderr)
+	_, rest, found := strings.Cut(stdout, `"pubkey":"`)
+	require.True(t, found, stdout)
+	key, _, found := strings.Cut(rest, `"`)
+	require.True(t, found, stdout)
+	return key
+}
