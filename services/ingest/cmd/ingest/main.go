@@ -27,11 +27,12 @@ func main() {
 		Postgres: config.MustDefault(postgres.Config{Role: ingest.Role, AppName: "apiary-ingest"}),
 		NATS:     config.MustDefault(bus.Config{}),
 	}
-	boot.Main("ingest", &cfg, func(e *boot.Env) (lifecycle.Service, error) { return build(context.Background(), &cfg, e) })
+	boot.Main("ingest", &cfg, func(e *boot.Env) (lifecycle.Service, error) { return build(&cfg, e) })
 }
 
-// build makes the pool and the connection, which open nothing by themselves and outlive ctx, and the service.
-func build(ctx context.Context, cfg *settings, e *boot.Env) (lifecycle.Service, error) {
+// build makes the pool and the connection, which open nothing by themselves, and the service.
+func build(cfg *settings, e *boot.Env) (lifecycle.Service, error) {
+	ctx := context.Background() // both outlive the context that they are made with
 	pool, err := postgres.NewPool(ctx, cfg.Postgres, postgres.PoolOptions{
 		TracerProvider: e.Telemetry.TracerProvider, MeterProvider: e.Telemetry.MeterProvider,
 	})

@@ -1,7 +1,7 @@
 package store
 
 import (
-	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -25,7 +25,7 @@ func TestOutbox(t *testing.T) {
 	f := newFixture(t)
 	var want []*Row
 	for i := range 5 {
-		_, row := f.commit(f.candidate("alice", nostrtest.Content(fmt.Sprint(i))))
+		_, row := f.commit(f.candidate("alice", nostrtest.Content(strconv.Itoa(i))))
 		want = append(want, row)
 	}
 	rows, _, err := f.OutboxState(t.Context())
