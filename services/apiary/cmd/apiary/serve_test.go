@@ -26,7 +26,7 @@ const startPatience = 3 * time.Minute
 // home is a directory that an unprivileged Postgres may enter, with the program in it.
 func home(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "apiary-serve-") // not t.TempDir, whose parents only the owner may enter
+	dir, err := os.MkdirTemp("", "apiary-serve-") //nolint:usetesting // only the owner may enter what t.TempDir makes
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	require.NoError(t, os.Chmod(dir, 0o711))
@@ -40,7 +40,13 @@ func home(t *testing.T) string {
 func command(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, filepath.Join(dir, "apiary"), args...)
 	cmd.Dir = dir
-	cmd.Env = []string{"HOME=" + dir, "PATH=" + os.Getenv("PATH")}
+	for _, variable := range os.Environ() {
+		name, _, _ := strings.Cut(variable, "=")
+		if name != "DATABASE_URL" && !strings.HasPrefix(name, "APIARY_") && !strings.HasPrefix(name, "XDG_") {
+			cmd.Env = append(cmd.Env, variable)
+		}
+	}
+	cmd.Env = append(cmd.Env, "HOME="+dir)
 	return cmd
 }
 
