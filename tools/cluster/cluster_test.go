@@ -193,9 +193,9 @@ func TestKilledProcessesComeBackAndNothingIsLost(t *testing.T) {
 			require.FailNow(t, "not delivered", text)
 		}
 	}
-	any := func(topology.ProcessState) bool { return true }
+	whatever := func(topology.ProcessState) bool { return true }
 	for _, victim := range []string{"ingest-1", "fanout-1", "fanout-2", "search-1", "gateway-1", "gateway-2", "audit-1", "nats"} {
-		before := r.process(victim, any)
+		before := r.process(victim, whatever)
 		require.NoError(t, syscall.Kill(before.PID, syscall.SIGKILL))
 		r.publish("after " + victim)
 		expect("after " + victim)
