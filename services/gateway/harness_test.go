@@ -42,7 +42,7 @@ const (
 
 // world is one gateway with what it calls.
 type world struct {
-	t      testing.TB
+	tb     testing.TB
 	memory *rpc.Memory
 	stops  map[string]func()
 
@@ -51,7 +51,6 @@ type world struct {
 	search  *search
 
 	service *gateway.Service
-	drain   func(ctx context.Context)
 	addr    string
 }
 
@@ -81,10 +80,10 @@ func with(change func(*gateway.Config)) option {
 }
 
 // newWorld starts a gateway and, unless the options say otherwise, one replica of each service.
-func newWorld(t testing.TB, opts ...option) *world {
-	t.Helper()
+func newWorld(tb testing.TB, opts ...option) *world {
+	tb.Helper()
 	w := &world{
-		t: t, memory: rpc.NewMemory(), stops: make(map[string]func()),
+		tb: tb, memory: rpc.NewMemory(), stops: make(map[string]func()),
 		ingests: []*ingest{{}}, fanouts: []*fanout{newFanout()},
 		search: &search{hosts: map[string]*searchv1.ResolveCommunityResponse{
 			openHost:   {Community: openCommunity, Name: "Open", Description: "For everybody", Icon: "https://open.example/icon.png", Hosts: []string{openHost}},
@@ -111,7 +110,7 @@ func newWorld(t testing.TB, opts ...option) *world {
 
 	var err error
 	w.service, err = gateway.New(cfg, deps)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	w.run("gateway", w.service.Run)
 	w.addr = w.service.Addr().String()
 	return w
@@ -141,52 +140,52 @@ func (w *world) peers(targets []string) *rpc.Peers {
 		targets = []string{"mem:///nobody"}
 	}
 	p, err := rpc.NewPeers(rpc.PeersConfig{Targets: targets, PingInterval: 50 * time.Millisecond}, rpc.Deps{Memory: w.memory})
-	require.NoError(w.t, err)
+	require.NoError(w.tb, err)
 	w.run("peers of "+targets[0], p.Run)
 	if targets[0] != "mem:///nobody" {
-		ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+		ctx, cancel := context.WithTimeout(w.tb.Context(), patience)
 		defer cancel()
-		require.NoError(w.t, p.Await(ctx, len(targets)))
+		require.NoError(w.tb, p.Await(ctx, len(targets)))
 	}
 	return p
 }
 
 // run runs a service until the test ends or stop is called with its name.
 func (w *world) run(name string, run func(context.Context, func()) error) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
+	ctx, cancel := context.WithCancel(context.WithoutCancel(w.tb.Context()))
 	ready, done := make(chan struct{}), make(chan error, 1)
 	go func() { done <- run(ctx, sync.OnceFunc(func() { close(ready) })) }()
 	select {
 	case <-ready:
 	case err := <-done:
 		cancel()
-		require.NoError(w.t, err, name)
+		require.NoError(w.tb, err, name)
 	case <-time.After(patience):
 		cancel()
-		require.FailNow(w.t, "not ready", name)
+		require.FailNow(w.tb, "not ready", name)
 	}
 	stop := sync.OnceFunc(func() {
 		cancel()
 		select {
 		case err := <-done:
-			require.NoError(w.t, err, name)
+			require.NoError(w.tb, err, name)
 		case <-time.After(patience):
-			require.FailNow(w.t, "did not stop", name)
+			require.FailNow(w.tb, "did not stop", name)
 		}
 	})
 	w.stops[name] = stop
-	w.t.Cleanup(stop)
+	w.tb.Cleanup(stop)
 }
 
 func (w *world) stop(name string) { w.stops[name]() }
 
 // envelope returns a signed event as fan-out delivers it, committed by the transaction xid.
-func envelope(t testing.TB, channel string, xid uint64, opts ...nostrtest.Option) *commonv1.Envelope {
-	t.Helper()
+func envelope(tb testing.TB, channel string, xid uint64, opts ...nostrtest.Option) *commonv1.Envelope {
+	tb.Helper()
 	if channel != "" {
 		opts = append(opts, nostrtest.Channel(channel))
 	}
-	ev := nostrtest.Event(t, "alice", opts...)
+	ev := nostrtest.Event(tb, "alice", opts...)
 	return &commonv1.Envelope{
 		Raw: nostrtest.Raw(ev),
 		Header: &commonv1.Header{
@@ -209,34 +208,34 @@ type client struct {
 
 // dial connects and takes the challenge.
 func (w *world) dial(host string) *client {
-	w.t.Helper()
+	w.tb.Helper()
 	c, resp, err := w.tryDial(host)
 	if resp != nil && resp.Body != nil {
 		defer resp.Body.Close()
 	}
-	require.NoError(w.t, err)
+	require.NoError(w.tb, err)
 	f := c.next()
-	require.Equal(w.t, wire.LabelAuth, f.Label)
-	require.Len(w.t, f.Message, 64)
+	require.Equal(w.tb, wire.LabelAuth, f.Label)
+	require.Len(w.tb, f.Message, 64)
 	c.challenge = f.Message
 	return c
 }
 
 func (w *world) tryDial(host string) (*client, *http.Response, error) {
-	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(w.tb.Context(), patience)
 	defer cancel()
-	ws, resp, err := websocket.Dial(ctx, "ws://"+w.addr, &websocket.DialOptions{Host: host}) //nolint:bodyclose // the caller closes it
+	ws, resp, err := websocket.Dial(ctx, "ws://"+w.addr, &websocket.DialOptions{Host: host})
 	if err != nil {
 		return nil, resp, err
 	}
 	ws.SetReadLimit(-1)
-	c := &client{t: w.t, ws: ws, host: host, frames: make(chan wire.RelayFrame, 1<<16)}
+	c := &client{t: w.tb, ws: ws, host: host, frames: make(chan wire.RelayFrame, 1<<16)}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		defer close(c.frames)
 		for {
-			_, b, err := ws.Read(context.WithoutCancel(w.t.Context()))
+			_, b, err := ws.Read(context.WithoutCancel(w.tb.Context()))
 			if err != nil {
 				c.err = err
 				return
@@ -250,7 +249,7 @@ func (w *world) tryDial(host string) (*client, *http.Response, error) {
 			c.frames <- f
 		}
 	}()
-	w.t.Cleanup(func() {
+	w.tb.Cleanup(func() {
 		ws.CloseNow()
 		<-done
 	})
@@ -259,12 +258,12 @@ func (w *world) tryDial(host string) (*client, *http.Response, error) {
 
 // login connects and authenticates with the keys of names.
 func (w *world) login(host string, names ...string) *client {
-	w.t.Helper()
+	w.tb.Helper()
 	c := w.dial(host)
 	for _, name := range names {
 		c.auth(name)
 		f := c.next()
-		require.True(w.t, f.OK, f.Message)
+		require.True(w.tb, f.OK, f.Message)
 	}
 	return c
 }
@@ -344,13 +343,13 @@ func (c *client) quiet() {
 	}
 }
 
-func take[T any](t testing.TB, ch <-chan T) T {
-	t.Helper()
+func take[T any](tb testing.TB, ch <-chan T) T {
+	tb.Helper()
 	select {
 	case v := <-ch:
 		return v
 	case <-time.After(patience):
-		require.FailNow(t, "nothing came")
+		require.FailNow(tb, "nothing came")
 		var zero T
 		return zero
 	}
@@ -358,27 +357,27 @@ func take[T any](t testing.TB, ch <-chan T) T {
 
 // request makes an HTTP request to the gateway under a host.
 func (w *world) request(method, host, path string, header http.Header) (status int, head http.Header, body string) {
-	w.t.Helper()
-	req, err := http.NewRequestWithContext(w.t.Context(), method, "http://"+w.addr+path, nil)
-	require.NoError(w.t, err)
+	w.tb.Helper()
+	req, err := http.NewRequestWithContext(w.tb.Context(), method, "http://"+w.addr+path, nil)
+	require.NoError(w.tb, err)
 	req.Host = host
 	for k, v := range header {
 		req.Header[k] = v
 	}
 	tr := &http.Transport{DisableKeepAlives: true, DialContext: (&net.Dialer{Timeout: patience}).DialContext}
 	resp, err := (&http.Client{Transport: tr}).Do(req)
-	require.NoError(w.t, err)
+	require.NoError(w.tb, err)
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
-	require.NoError(w.t, err)
+	require.NoError(w.tb, err)
 	return resp.StatusCode, resp.Header, string(b)
 }
 
-func idOf(t testing.TB, env *commonv1.Envelope) string {
-	t.Helper()
+func idOf(tb testing.TB, env *commonv1.Envelope) string {
+	tb.Helper()
 	var ev struct {
 		ID string `json:"id"`
 	}
-	require.NoError(t, json.Unmarshal(env.GetRaw(), &ev))
+	require.NoError(tb, json.Unmarshal(env.GetRaw(), &ev))
 	return ev.ID
 }

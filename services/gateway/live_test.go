@@ -24,7 +24,7 @@ func numbered(t *testing.T, n int) *commonv1.Envelope {
 
 // subscribed returns which of the nodes got the next Subscribe, and the Subscribe.
 func (w *world) subscribed() (node int, s *fanoutv1.Subscribe) {
-	w.t.Helper()
+	w.tb.Helper()
 	deadline := time.After(patience)
 	for {
 		for i, f := range w.fanouts {
@@ -36,7 +36,7 @@ func (w *world) subscribed() (node int, s *fanoutv1.Subscribe) {
 		}
 		select {
 		case <-deadline:
-			require.FailNow(w.t, "nobody was asked")
+			require.FailNow(w.tb, "nobody was asked")
 		case <-time.After(time.Millisecond):
 		}
 	}
@@ -44,8 +44,8 @@ func (w *world) subscribed() (node int, s *fanoutv1.Subscribe) {
 
 // linked waits until the gateway has a stream to every node, so that placement is settled.
 func (w *world) linked() {
-	w.t.Helper()
-	require.Eventually(w.t, func() bool {
+	w.tb.Helper()
+	require.Eventually(w.tb, func() bool {
 		for _, f := range w.fanouts {
 			f.mu.Lock()
 			n := len(f.links)
@@ -118,9 +118,9 @@ func TestResumePositions(t *testing.T) {
 	marker := func(w *world, c *client) {
 		c.send(`["REQ","marker",{"#h":["elsewhere"],"limit":0}]`)
 		c.eose("marker")
-		take(w.t, w.fanouts[0].subscribed)
+		take(w.tb, w.fanouts[0].subscribed)
 		c.send(`["CLOSE","marker"]`)
-		take(w.t, w.fanouts[0].forgotten)
+		take(w.tb, w.fanouts[0].forgotten)
 	}
 	t.Run("start", func(t *testing.T) {
 		require.Equal(t, uint64(10), resumeAfter(t, func(*world, *link, *fanoutv1.Subscribe, *client) {}))

@@ -29,13 +29,13 @@ func (d *netDialer) client() *http.Client {
 }
 
 // readFrame reads one unmasked frame.
-func readFrame(t testing.TB, r *bufio.Reader) (opcode byte, payload []byte) {
-	t.Helper()
+func readFrame(tb testing.TB, r *bufio.Reader) (opcode byte, payload []byte) {
+	tb.Helper()
 	var h [2]byte
 	_, err := io.ReadFull(r, h[:])
-	require.NoError(t, err)
-	require.Equal(t, byte(0x80), h[0]&0xf0, "FIN and no reserved bits")
-	require.Zero(t, h[1]&0x80, "servers do not mask")
+	require.NoError(tb, err)
+	require.Equal(tb, byte(0x80), h[0]&0xf0, "FIN and no reserved bits")
+	require.Zero(tb, h[1]&0x80, "servers do not mask")
 	n := uint64(h[1])
 	switch n {
 	case 126:
@@ -47,9 +47,9 @@ func readFrame(t testing.TB, r *bufio.Reader) (opcode byte, payload []byte) {
 		_, err = io.ReadFull(r, b[:])
 		n = binary.BigEndian.Uint64(b[:])
 	}
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	payload = make([]byte, n)
 	_, err = io.ReadFull(r, payload)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return h[0] & 0x0f, payload
 }

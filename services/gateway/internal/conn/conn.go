@@ -54,7 +54,7 @@ type Handler interface {
 type Conn struct {
 	cfg Config
 	ws  *websocket.Conn
-	net *cork.Conn
+	net *cork.Conn // closed with hangUp only
 	m   *metrics.Metrics
 	ctx context.Context // the connection's own root
 
@@ -185,7 +185,12 @@ func (c *Conn) Kill() {
 	if c.queue.shut(&closing{cause: metrics.OutcomeRestart, discard: true}) {
 		c.startFlush()
 	}
-	c.net.Close()
+	c.hangUp()
+}
+
+// hangUp closes the TCP connection, which ends the read loop and any write.
+func (c *Conn) hangUp() {
+	_ = c.net.Close() // it may be closed already
 	c.end()
 }
 
@@ -196,7 +201,7 @@ func (c *Conn) shut(cl *closing) {
 	}
 	c.timers.Lock()
 	if !c.timers.stopped {
-		c.timers.last = time.AfterFunc(c.cfg.CloseTimeout, func() { c.net.Close() })
+		c.timers.last = time.AfterFunc(c.cfg.CloseTimeout, c.hangUp)
 	}
 	c.timers.Unlock()
 	if start {
@@ -225,10 +230,9 @@ func (c *Conn) flush() {
 			return
 		}
 		if err := c.net.WriteFrames(frames, &s.parts); err != nil {
-			// The peer is gone or does not take a byte. Closing the TCP connection ends the read loop.
+			// The peer is gone or does not take a byte.
 			c.queue.shut(&closing{cause: metrics.OutcomeStuck, discard: true})
-			c.net.Close()
-			c.end()
+			c.hangUp()
 			c.queue.rest()
 			return
 		}
@@ -247,8 +251,7 @@ func (c *Conn) carryOut(cl *closing) {
 	if cl.code != 0 {
 		c.ws.Close(websocket.StatusCode(cl.code), cl.reason)
 	}
-	c.net.Close()
-	c.end()
+	c.hangUp()
 }
 
 // Serve reads until the connection ends, and returns when nothing of it is left: no goroutine, no

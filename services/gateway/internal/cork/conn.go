@@ -96,7 +96,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 	if len(p) > 0 && p[0]&opcodeMask == opcodeClose {
 		c.ended = true // RFC 6455 §5.5.1: no data frame after a close frame
 	}
-	if err := c.Conn.SetWriteDeadline(time.Now().Add(c.timeout)); err != nil {
+	if err := c.SetWriteDeadline(time.Now().Add(c.timeout)); err != nil {
 		return 0, err
 	}
 	n, err := c.Conn.Write(p)
@@ -133,7 +133,7 @@ func (c *Conn) WriteFrames(frames []Frame, scratch *net.Buffers) error {
 		return ErrClosing
 	}
 	for {
-		if err := c.Conn.SetWriteDeadline(time.Now().Add(c.timeout)); err != nil {
+		if err := c.SetWriteDeadline(time.Now().Add(c.timeout)); err != nil {
 			c.ended = true
 			return fmt.Errorf("set write deadline: %w", err)
 		}

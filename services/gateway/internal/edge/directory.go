@@ -143,3 +143,10 @@ func (d *Directory) remember(host string, e entry) {
 	}
 	d.hosts[host] = e
 }
+
+// Len returns the number of hosts remembered.
+func (d *Directory) Len() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.hosts)
+}

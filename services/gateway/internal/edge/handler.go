@@ -157,7 +157,7 @@ func (h *Handler) info(w http.ResponseWriter, r *http.Request, c *Community) {
 	}
 	w.Header().Set("Content-Type", mediaType)
 	w.Header().Set("Content-Length", strconv.Itoa(len(doc)))
-	_, _ = w.Write(doc) // the client has left; net/http notices
+	_, _ = w.Write(doc) //nolint:gosec // JSON under its own media type; an error means that the client has left
 }
 
 func text(w http.ResponseWriter, status int, body string) {
@@ -177,6 +177,8 @@ func unavailable(w http.ResponseWriter) {
 }
 
 // upgrade turns the request into a connection with a session.
+//
+//nolint:contextcheck // the connection outlives its request, so its context is not the request's
 func (h *Handler) upgrade(w http.ResponseWriter, r *http.Request, c *Community) {
 	switch h.conns.Reserve() {
 	case hub.Full:
@@ -218,6 +220,7 @@ func (h *Handler) upgrade(w http.ResponseWriter, r *http.Request, c *Community) 
 	h.running.Go(func() { h.serve(root, socket, c) })
 }
 
+//nolint:contextcheck // a session takes its context from the connection
 func (h *Handler) serve(ctx context.Context, socket *conn.Conn, c *Community) {
 	defer h.conns.Release()
 	h.m.Connected(ctx, 1)

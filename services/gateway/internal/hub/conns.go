@@ -136,7 +136,7 @@ const minPause = 50 * time.Millisecond
 func (c *Conns) Drain(ctx context.Context, window time.Duration) {
 	c.Refuse()
 	all := c.Members()
-	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] }) //nolint:gosec // no secret
 	begin := time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()

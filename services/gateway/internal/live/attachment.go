@@ -90,9 +90,9 @@ func (s *seat) confirm(from cursor, items uint64) {
 	}
 }
 
-// settle takes over what the link knows about the attachment's partition, if it holds for this seat,
-// and returns where to resume.
-func (s *seat) settle() cursor {
+// settle takes over what the link knows about the attachment's partition, if it holds for this seat, so
+// that it is resumed from there.
+func (s *seat) settle() {
 	done, watermark := s.link.progress(s.att.partition)
 	a := s.att
 	a.mu.Lock()
@@ -100,7 +100,6 @@ func (s *seat) settle() cursor {
 	if s.attached && (!s.resumed || watermark > s.answered) {
 		a.last.raise(done)
 	}
-	return a.last
 }
 
 func (a *Attachment) end() {

@@ -17,6 +17,8 @@ import (
 
 // event submits an EVENT. It blocks while this connection, or the process, has too much in flight;
 // then the socket is not read and TCP holds the client back.
+//
+//nolint:spancheck // Done is called exactly once and ends the span
 func (s *Session) event(f *wire.Frame, start time.Time) {
 	p := s.Principal()
 	if p == nil {

@@ -208,7 +208,7 @@ func (s *Submitter) retry(ctx context.Context, sent []*job) {
 	patience := time.Now().Add(s.cfg.Patience)
 	for _, j := range sent {
 		if j.attempts >= maxAttempts {
-			j.fail(fault.Overloaded, "")
+			j.fail(fault.Overloaded)
 			continue
 		}
 		again++

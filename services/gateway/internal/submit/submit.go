@@ -63,7 +63,7 @@ type job struct {
 	parkEnd  time.Time
 }
 
-func (j *job) fail(r fault.Reason, msg string) { j.Done(Verdict{Reason: r, Message: msg}) }
+func (j *job) fail(r fault.Reason) { j.Done(Verdict{Reason: r}) }
 
 // Submitter distributes submissions over the ingest replicas.
 type Submitter struct {
@@ -103,7 +103,7 @@ func (s *Submitter) dispatch(j *job) {
 	}
 	if s.stopped {
 		s.mu.Unlock()
-		j.fail(fault.Overloaded, "")
+		j.fail(fault.Overloaded)
 		return
 	}
 	s.parked = append(s.parked, j)
@@ -157,7 +157,7 @@ func (s *Submitter) Run(ctx context.Context) {
 	s.parked = nil
 	s.mu.Unlock()
 	for _, j := range parked {
-		j.fail(fault.Overloaded, "")
+		j.fail(fault.Overloaded)
 	}
 }
 
@@ -191,11 +191,11 @@ func (s *Submitter) sweep(now time.Time) {
 	})
 	s.mu.Unlock()
 	for _, j := range impatient {
-		j.fail(fault.Overloaded, "")
+		j.fail(fault.Overloaded)
 	}
 	for _, st := range streams {
 		for _, j := range st.expired(now) {
-			j.fail(fault.Timeout, "")
+			j.fail(fault.Timeout)
 		}
 	}
 }

@@ -1,0 +1,124 @@
+package edge_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+
+	"github.com/apiary-relay/apiary/pkg/fault"
+	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
+	"github.com/apiary-relay/apiary/services/gateway/internal/edge"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type resolver struct {
+	calls atomic.Int32
+	delay time.Duration
+	err   error
+}
+
+func (r *resolver) ResolveCommunity(
+	ctx context.Context, in *searchv1.ResolveCommunityRequest, _ ...grpc.CallOption,
+) (*searchv1.ResolveCommunityResponse, error) {
+	r.calls.Add(1)
+	if r.delay > 0 {
+		timer := time.NewTimer(r.delay)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	return &searchv1.ResolveCommunityResponse{Community: 1, Name: in.GetHost(), Hosts: []string{"canonical.example"}}, nil
+}
+
+func directory(r *resolver, hosts int) *edge.Directory {
+	return edge.NewDirectory(edge.DirectoryConfig{TTL: 5 * time.Second, Hosts: hosts, CallTimeout: 2 * time.Second}, r)
+}
+
+func TestAnswersExpire(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		err  error
+		want error
+	}{
+		{"a community", nil, nil},
+		{"none", fault.New(fault.NotFound, ""), edge.ErrNoCommunity},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := &resolver{err: tt.err}
+				d := directory(r, 10)
+				for range 3 {
+					_, err := d.Resolve(t.Context(), "a.example")
+					require.ErrorIs(t, err, tt.want)
+				}
+				require.Equal(t, int32(1), r.calls.Load())
+				timer := time.NewTimer(5 * time.Second)
+				<-timer.C
+				_, err := d.Resolve(t.Context(), "a.example")
+				require.ErrorIs(t, err, tt.want)
+				require.Equal(t, int32(2), r.calls.Load())
+			})
+		})
+	}
+}
+
+func TestFailuresAreNotRemembered(t *testing.T) {
+	r := &resolver{err: fault.New(fault.Overloaded, "")}
+	d := directory(r, 10)
+	_, err := d.Resolve(t.Context(), "a.example")
+	require.Equal(t, fault.Overloaded, fault.ReasonOf(err))
+	r.err = nil
+	c, err := d.Resolve(t.Context(), "a.example")
+	require.NoError(t, err)
+	require.Equal(t, []string{"canonical.example", "a.example"}, c.Hosts, "the host itself may stand in an AUTH")
+}
+
+func TestConcurrentQuestionsAreAskedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &resolver{delay: time.Second}
+		d := directory(r, 10)
+		first, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			_, err := d.Resolve(first, "a.example")
+			require.ErrorIs(t, err, context.Canceled)
+		})
+		synctest.Wait()
+		for range 20 {
+			wg.Go(func() {
+				_, err := d.Resolve(t.Context(), "a.example")
+				require.NoError(t, err, "the first one's leaving is not the others' failure")
+			})
+		}
+		synctest.Wait()
+		cancel()
+		wg.Wait()
+		require.Equal(t, int32(1), r.calls.Load())
+	})
+}
+
+func TestTheDirectoryIsBounded(t *testing.T) {
+	r := &resolver{err: fault.New(fault.NotFound, "")}
+	d := directory(r, 100)
+	for i := range 1000 {
+		_, err := d.Resolve(t.Context(), fmt.Sprintf("%d.example", i))
+		require.ErrorIs(t, err, edge.ErrNoCommunity)
+		require.LessOrEqual(t, d.Len(), 100)
+	}
+	require.Equal(t, 100, d.Len())
+}
