@@ -142,7 +142,10 @@ func (st *stream) start(ctx context.Context, in *ingestv1.Submission) error {
 		sub.Answer(verdict)
 		return nil
 	}
-	sub.startSpan(ctx, in.GetTraceparent())
+	if spanned, span := svc.startSpan(ctx, in.GetTraceparent()); span != nil {
+		sub.span = span
+		sub.job.Submission.Traceparent = telemetry.TraceParent(spanned) // the event carries it from here on
+	}
 	if err := svc.inFlight.Acquire(ctx, int64(len(offered.Raw))); err != nil {
 		sub.Answer(policy.Overloaded)
 		return err
@@ -180,18 +183,17 @@ func (s *Service) offer(in *ingestv1.Submission) (policy.Submission, policy.Verd
 	return out, policy.Verdict{}
 }
 
-// startSpan begins the span of a sampled submission, and makes the event carry it from here on.
-func (s *submission) startSpan(ctx context.Context, traceparent string) { //nolint:spancheck // Answer ends it
+// startSpan begins the span of a sampled submission, which Answer ends. The span is nil when the submission is
+// not sampled.
+func (s *Service) startSpan(ctx context.Context, traceparent string) (context.Context, trace.Span) {
 	if traceparent == "" {
-		return
+		return ctx, nil
 	}
 	ctx = telemetry.WithTraceParent(ctx, traceparent)
 	if !trace.SpanContextFromContext(ctx).IsSampled() {
-		return
+		return ctx, nil
 	}
-	ctx, span := s.stream.svc.tracer.Start(ctx, "ingest.publish", trace.WithSpanKind(trace.SpanKindServer))
-	s.span = span
-	s.job.Submission.Traceparent = telemetry.TraceParent(ctx)
+	return s.tracer.Start(ctx, "ingest.publish", trace.WithSpanKind(trace.SpanKindServer)) //nolint:spancheck // Answer ends it
 }
 
 // sequence hands verified submissions on in the order in which they were read. It goes on when the stream
