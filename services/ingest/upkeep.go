@@ -13,6 +13,8 @@ const (
 	upkeepTimeout = 30 * time.Second
 	// partitionsInterval is how often missing table partitions are looked for.
 	partitionsInterval = 24 * time.Hour
+	// streamsInterval is how often the definition of the streams is looked at while nothing happens.
+	streamsInterval = 30 * time.Second
 	// retryInterval is when upkeep that failed is tried again.
 	retryInterval = 5 * time.Second
 	// expiredPage is how many expired events of a community one transaction removes: it holds the
@@ -69,12 +71,12 @@ func (s *Service) sweepExpired(ctx context.Context, ready func()) error {
 	return nil
 }
 
-// ensureStreams defines the streams as soon as NATS can be reached, and again whenever it comes back: it may
-// have lost what it had.
+// ensureStreams defines the streams as soon as NATS can be reached, and again whenever it comes back, since it may
+// have lost what it had, and now and then, since somebody may have removed them.
 func (s *Service) ensureStreams(ctx context.Context, ready func(), b *bus.Bus) error {
 	ready()
-	for {
-		changed := b.Changed()
+	for ctx.Err() == nil {
+		changed, next := b.Changed(), streamsInterval
 		if b.Connected() {
 			within, cancel := context.WithTimeout(ctx, upkeepTimeout)
 			err := b.EnsureStreams(within, bus.StreamOptions{
@@ -83,19 +85,19 @@ func (s *Service) ensureStreams(ctx context.Context, ready func(), b *bus.Bus) e
 			})
 			cancel()
 			if err != nil && ctx.Err() == nil {
+				next = retryInterval
 				s.log.LogAttrs(ctx, slog.LevelWarn, "streams not ensured", slog.Any("error", err))
-				if !pause(ctx, retryInterval) {
-					return nil
-				}
-				continue
 			}
 		}
+		timer := time.NewTimer(next)
 		select {
 		case <-changed:
+		case <-timer.C:
 		case <-ctx.Done():
-			return nil
 		}
+		timer.Stop()
 	}
+	return nil
 }
 
 func pause(ctx context.Context, d time.Duration) bool {
