@@ -310,7 +310,49 @@ func TestDoc(t *testing.T) {
 	require.Contains(t, out.String(), "| `--store.url` | `APIARY_STORE_URL`, `DATABASE_URL` |  | Where. |\n")
 	require.Contains(t, out.String(), "| `--listen` | `APIARY_LISTEN` | `preset:1` | Address. |\n")
 	require.Contains(t, out.String(), `Others \| all.`)
+	require.Contains(t, out.String(), "| `--fast` | `APIARY_FAST` | `false` | Fast. |\n")
 	require.NotContains(t, out.String(), "--test")
+}
+
+func TestDocDoesNotDependOnTheConfiguration(t *testing.T) {
+	l, err := parse(t, &app{}, nil, "")
+	require.NoError(t, err)
+	var want, got strings.Builder
+	require.NoError(t, l.Doc(&want))
+	l, err = parse(t, &app{}, []string{"APIARY_LISTEN=env:1", "DATABASE_URL=hunter2"}, "", "--ratio=1", "--other.store.timeout=2m")
+	require.NoError(t, err)
+	require.NoError(t, l.Doc(&got))
+	require.Equal(t, want.String(), got.String())
+}
+
+// A secret's default is shown in the reference when everybody can read it in the source.
+func TestDocOfSecrets(t *testing.T) {
+	type db struct {
+		URL config.Secret `help:"Where." default:"postgres://localhost"`
+	}
+	for preset, want := range map[string]string{"": "`postgres://localhost`", "postgres://localhost": "`postgres://localhost`", "hunter2": "`redacted`"} {
+		l, err := config.Parse("app", &db{URL: config.NewSecret(preset)}, nil, config.Options{Environ: []string{}})
+		require.NoError(t, err)
+		var out strings.Builder
+		require.NoError(t, l.Doc(&out))
+		require.Contains(t, out.String(), "| `--url` | `APIARY_URL` | "+want+" | Where. |\n")
+	}
+}
+
+// The same duration, written in another way, is no change.
+func TestDurationsLookTheSame(t *testing.T) {
+	type timers struct {
+		Short time.Duration `help:"Short." default:"90s"`
+		Long  time.Duration `help:"Long." default:"60m"`
+	}
+	l, err := config.Parse("app", &timers{}, []string{"--short=1m30s", "--long=3600s"}, config.Options{Environ: []string{}})
+	require.NoError(t, err)
+	for name, want := range map[string]string{"short": "1m30s", "long": "1h"} {
+		s := setting(t, l, name)
+		require.Equal(t, want, s.Default)
+		require.Equal(t, want, s.Value)
+		require.False(t, s.Changed)
+	}
 }
 
 func TestHelp(t *testing.T) {

@@ -31,6 +31,8 @@ type Setting struct {
 	Hidden bool
 	// Changed: somebody set the value, and to something else than its default.
 	Changed bool
+	// reference is the default as Doc shows it.
+	reference string
 }
 
 // Settings returns the settings of the program and of the selected command, sorted by name.
@@ -53,17 +55,38 @@ func (l *Loaded) Settings() []Setting {
 
 func (l *Loaded) setting(f *kong.Flag) Setting {
 	s := Setting{
-		Name: f.Name, Envs: l.resolver.envs[f], Help: f.Help, Default: f.Default, Hidden: f.Hidden,
+		Name: f.Name, Envs: l.resolver.envs[f], Help: f.Help, Default: defaultOf(f), Hidden: f.Hidden,
 		Value: format(f.Target, true), Source: l.resolver.sources[f],
 	}
 	if s.Source.Kind == "" {
 		s.Source.Kind = FromDefault
 	}
 	s.Changed = s.Source.Kind != FromDefault && s.Value != s.Default
+	s.reference = s.Default
 	if isSecret(f) {
 		s.Value, s.Default = redact(s.Value), redact(s.Default)
+		if f.Default != f.Tag.Default { // else everybody can read it in the source
+			s.reference = s.Default
+		}
 	}
 	return s
+}
+
+// defaultOf returns a flag's default as format writes it, so that the same value looks the same wherever
+// it comes from.
+func defaultOf(f *kong.Flag) string {
+	if !f.HasDefault {
+		if f.Target.Kind() == reflect.Pointer {
+			return ""
+		}
+		return format(reflect.Zero(f.Target.Type()), true)
+	}
+	if f.Target.Type() == reflect.TypeFor[time.Duration]() {
+		if d, err := time.ParseDuration(f.Default); err == nil {
+			return shortDuration(d)
+		}
+	}
+	return f.Default
 }
 
 func redact(s string) string {
@@ -116,7 +139,8 @@ func put(n *yaml.Node, path []string, s Setting) {
 	n.Content = append(n.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: path[0]}, value)
 }
 
-// Doc writes the reference of the settings as a Markdown table.
+// Doc writes the reference of the settings as a Markdown table. It is the same whatever is configured. The
+// default of a secret is shown only if it stands in the program's source.
 func (l *Loaded) Doc(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString("| flag | environment | default | meaning |\n| --- | --- | --- | --- |\n")
@@ -129,8 +153,8 @@ func (l *Loaded) Doc(w io.Writer) error {
 			envs[i] = "`" + e + "`"
 		}
 		def := ""
-		if s.Default != "" {
-			def = "`" + s.Default + "`"
+		if s.reference != "" {
+			def = "`" + s.reference + "`"
 		}
 		fmt.Fprintf(&b, "| `--%s` | %s | %s | %s |\n", s.Name, strings.Join(envs, ", "), cell(def), cell(s.Help))
 	}
@@ -157,7 +181,7 @@ func format(v reflect.Value, reveal bool) string {
 		}
 		return x.String()
 	case time.Duration:
-		return x.String()
+		return shortDuration(x)
 	case encoding.TextMarshaler:
 		b, err := x.MarshalText()
 		if err != nil {
@@ -175,4 +199,16 @@ func format(v reflect.Value, reveal bool) string {
 		return kong.JoinEscaped(items, ',')
 	}
 	return fmt.Sprint(v.Interface())
+}
+
+// shortDuration is d without the zeros at its end: 15m, not 15m0s.
+func shortDuration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
 }

@@ -159,6 +159,7 @@ func TestPrinting(t *testing.T) {
 		{"--version", "hive "},
 		{"--print-config", "rooms: 3 # default"},
 		{"--print-changed", "listen: 127.0.0.1:0 # flag --admin.listen"},
+		{"--print-doc", "| `--rooms` | `APIARY_ROOMS` | `3` | Rooms. |"},
 	} {
 		code, out, logs := start(t, never(t), c.flag)
 		require.Equal(t, 0, code, logs)

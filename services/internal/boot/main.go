@@ -33,6 +33,7 @@ type base struct {
 	Version      bool `help:"Print the version and exit." env:"-"`
 	PrintConfig  bool `help:"Print the settings in effect and where they come from, and exit." env:"-"`
 	PrintChanged bool `help:"Print only the settings that differ from their defaults, and exit." env:"-"`
+	PrintDoc     bool `help:"Print the reference of the settings as a Markdown table, and exit." env:"-"`
 	Healthcheck  bool `help:"Ask the process that listens on admin.listen whether it is ready, and exit 0 if it is." env:"-"`
 }
 
@@ -59,6 +60,8 @@ func mainRun(name string, b *base, build Build) Run {
 			return err
 		case b.PrintConfig, b.PrintChanged:
 			return loaded.Print(std.Out, b.PrintChanged)
+		case b.PrintDoc:
+			return loaded.Doc(std.Out)
 		case b.Healthcheck:
 			return admin.Probe(ctx, b.Admin.Listen, "/readyz")
 		default:
