@@ -116,7 +116,7 @@ func (c *Conn) Control(f cork.Frame) {
 	}
 }
 
-// Event queues an event frame and reports false if there was no room for it; the caller then says
+// Event queues an event frame, once Serve has begun, and reports false if there was no room for it; the caller then says
 // WantRoom if it has something to do once there is. On a closing connection frames vanish and the
 // result is true.
 func (c *Conn) Event(f cork.Frame) bool {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -207,13 +208,13 @@ func TestCloseSendsWhatIsQueued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := serve(t, config(), &handler{})
 		for i := range 10 {
-			require.True(t, p.conn.Event(text(fmt.Sprint(i))))
+			require.True(t, p.conn.Event(text(strconv.Itoa(i))))
 		}
 		p.conn.Close(websocket.StatusServiceRestart, "service restart", metrics.OutcomeRestart)
 		p.conn.Control(text("too late"))
 		for i := range 10 {
 			_, s := p.read()
-			require.Equal(t, fmt.Sprint(i), s)
+			require.Equal(t, strconv.Itoa(i), s)
 		}
 		require.Equal(t, 1012, p.closeCode())
 		p.write(opClose, "\x03\xf4")
@@ -238,7 +239,7 @@ func TestAFullQueueRefusesEventsOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := serve(t, config(), &handler{})
 		n := 0
-		for p.conn.Event(text(fmt.Sprint(n))) {
+		for p.conn.Event(text(strconv.Itoa(n))) {
 			n++
 		}
 		require.Equal(t, 10, n)
@@ -248,7 +249,7 @@ func TestAFullQueueRefusesEventsOnly(t *testing.T) {
 		require.Zero(t, p.h.rooms.Load())
 		for i := range n {
 			_, s := p.read()
-			require.Equal(t, fmt.Sprint(i), s)
+			require.Equal(t, strconv.Itoa(i), s)
 		}
 		_, s := p.read()
 		require.Equal(t, "control", s, "in its place behind the events")
@@ -270,7 +271,7 @@ func TestHistoryWaitsForHalfOfTheQueue(t *testing.T) {
 				if p.conn.HistoryRoom(t.Context()) != nil {
 					break
 				}
-				p.conn.History(text(fmt.Sprint(n)))
+				p.conn.History(text(strconv.Itoa(n)))
 			}
 			sent <- n
 		}()

@@ -200,7 +200,7 @@ func (q *queue) release() {
 		return
 	}
 	if cap(q.items) <= 2048 {
-		clear(q.items[:cap(q.items)])
+		clear(q.items) // what was written is zero already
 		s := q.items[:0]
 		itemPool.Put(&s)
 	}

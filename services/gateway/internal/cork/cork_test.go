@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -140,14 +141,14 @@ func TestFramesNeverInterleave(t *testing.T) {
 		require.NoError(t, err)
 		switch {
 		case op == 10:
-			require.Equal(t, fmt.Sprint(pongs), string(payload))
+			require.Equal(t, strconv.Itoa(pongs), string(payload))
 			pongs++
 		case string(payload) == "end":
 			end = true
 		default:
 			head, body, ok := bytes.Cut(payload, []byte(":"))
 			require.True(t, ok)
-			require.Equal(t, fmt.Sprint(texts), string(head))
+			require.Equal(t, strconv.Itoa(texts), string(head))
 			require.Empty(t, bytes.Trim(body, string(rune('a'+texts%26))))
 			texts++
 		}

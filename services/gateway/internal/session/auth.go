@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -88,7 +89,8 @@ func (s *Session) authenticate(f *wire.Frame) {
 			return
 		}
 	}
-	s.auth.principal.Store(&commonv1.Principal{Pubkeys: append(slices.Clip(keys), ev.PubKey[:])})
+	// A copy: the key lives as long as the connection, the event need not.
+	s.auth.principal.Store(&commonv1.Principal{Pubkeys: append(slices.Clip(keys), bytes.Clone(ev.PubKey[:]))})
 	s.ok(f.EventID, fault.Accepted, "")
 }
 
