@@ -82,7 +82,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	}
 	s := &Service{
 		memory: rpc.NewMemory(), deps: deps,
-		group: lifecycle.NewGroup(lifecycle.Config{Log: deps.Log}),
+		group: lifecycle.NewGroup(lifecycle.Config{}),
 	}
 	s.rpc = rpc.Deps{Memory: s.memory, Log: deps.Log, MeterProvider: deps.MeterProvider, TracerProvider: deps.TracerProvider}
 	for _, add := range []func(Config) error{s.addSearch, s.addFanout, s.addIngest, s.addGateway} {
@@ -118,14 +118,14 @@ func (s *Service) addSearch(cfg Config) error {
 	if err != nil {
 		return err
 	}
-	n := newNode(s.log(searchName))
+	n := newNode()
 	s.addServer(n, searchName, service.Register, service)
 	s.group.Add(searchName, n)
 	return nil
 }
 
 func (s *Service) addFanout(cfg Config) error {
-	n := newNode(s.log(fanoutName))
+	n := newNode()
 	searches, err := s.addPeers(n, searchName)
 	if err != nil {
 		return err
@@ -155,7 +155,7 @@ func (s *Service) addIngest(cfg Config) error {
 }
 
 func (s *Service) addGateway(cfg Config) error {
-	n := newNode(s.log(gatewayName))
+	n := newNode()
 	ingests, err := s.addPeers(n, ingestName)
 	if err != nil {
 		return err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 
 	"github.com/apiary-relay/apiary/pkg/lifecycle"
@@ -20,11 +19,10 @@ type node struct {
 	done chan struct{} // closed when Run has returned
 }
 
-func newNode(log *slog.Logger) *node {
-	return &node{
-		group: lifecycle.NewGroup(lifecycle.Config{Log: log}),
-		stop:  make(chan struct{}), done: make(chan struct{}),
-	}
+// newNode makes a node without parts. Its group does not log: what goes wrong is reported once, by whoever
+// runs the process.
+func newNode() *node {
+	return &node{group: lifecycle.NewGroup(lifecycle.Config{}), stop: make(chan struct{}), done: make(chan struct{})}
 }
 
 // Run runs the parts of the node until ctx is done or Drain has drained them.

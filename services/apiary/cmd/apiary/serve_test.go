@@ -151,6 +151,10 @@ func TestServe(t *testing.T) {
 	require.Equal(t, 1, code)
 	require.Contains(t, stderr, "in use by process "+strconv.Itoa(first.cmd.Process.Pid))
 
+	_, stderr, code = apiary(t, dir, "serve", "--data", "other", "--listen", strings.TrimPrefix(first.url, "ws://"))
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "another program listens on localhost:")
+
 	id, stderr, code := apiary(t, dir, "client", "publish", "--relay", first.url, "hello, hive")
 	require.Zero(t, code, stderr)
 	require.Regexp(t, "^[0-9a-f]{64}\n$", id)

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"syscall"
 
 	"github.com/apiary-relay/apiary/pkg/config"
 	"github.com/apiary-relay/apiary/pkg/datadir"
@@ -34,6 +35,9 @@ func Run(ctx context.Context, cfg Config, loaded *config.Loaded, program string,
 	if cfg.Listen != "" {
 		cfg.Services.Gateway.Listen = cfg.Listen
 	}
+	if err := checkListen(ctx, cfg.Services.Gateway.Listen); err != nil {
+		return err
+	}
 	if cfg.Process.Admin.Listen, err = adminAddress(ctx, cfg.Process.Admin.Listen); err != nil {
 		return err
 	}
@@ -53,6 +57,18 @@ func explainHeld(err error) error {
 		return fmt.Errorf("%w: stop that one, or choose another directory with --data", held)
 	}
 	return err
+}
+
+// checkListen finds out before anything is started whether clients can be listened for.
+func checkListen(ctx context.Context, address string) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("another program listens on %s: stop it, or choose another address with --listen", address)
+	case err != nil:
+		return fmt.Errorf("listen for clients: %w", err)
+	}
+	return listener.Close()
 }
 
 // usualAdmin is where the admin listener is unless something else has that port.
