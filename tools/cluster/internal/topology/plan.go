@@ -77,9 +77,15 @@ func New(ctx context.Context, cfg Config) (*Plan, error) {
 			return nil, fmt.Errorf("there must be 1 to %d of each service, not %d", maxReplicas, n)
 		}
 	}
-	p := &planner{cfg: cfg, ports: ports{taken: map[int]bool{}}, env: cfg.Environment}
+	p := &planner{cfg: cfg, ports: ports{taken: map[int]bool{}}}
+	const databaseVariable = "APIARY_POSTGRES_URL"
+	for _, variable := range cfg.Environment {
+		if !strings.HasPrefix(variable, databaseVariable) { // that one, and the one that names a file
+			p.env = append(p.env, variable)
+		}
+	}
 	// The URL may hold a password: in the environment others cannot read it, in the arguments they could.
-	p.env = append(p.env, "APIARY_POSTGRES_URL="+cfg.DatabaseURL)
+	p.env = append(p.env, databaseVariable+"="+cfg.DatabaseURL)
 
 	plan := &Plan{
 		URL:        "ws://localhost:" + strconv.Itoa(cfg.Port),

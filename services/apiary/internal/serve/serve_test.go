@@ -1,0 +1,116 @@
+package serve
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/apiary-relay/apiary/pkg/config"
+	"github.com/apiary-relay/apiary/pkg/datadir"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
+
+func TestControlSocketIsAPathThatASocketCanHave(t *testing.T) {
+	short, err := ControlSocket("/var/lib/apiary")
+	require.NoError(t, err)
+	require.Equal(t, "/var/lib/apiary/control/ingest.sock", short)
+
+	deep := "/" + strings.Repeat("a", 120)
+	long, err := ControlSocket(deep)
+	require.NoError(t, err)
+	require.Less(t, len(long), 100)
+	again, err := ControlSocket(deep)
+	require.NoError(t, err)
+	require.Equal(t, long, again, "the operator's commands find it")
+	other, err := ControlSocket(deep + "b")
+	require.NoError(t, err)
+	require.NotEqual(t, long, other)
+}
+
+func TestControlDirIsOursAlone(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "control", "ingest.sock")
+	require.NoError(t, makeControlDir(socket))
+	info, err := os.Stat(filepath.Dir(socket))
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
+	require.NoError(t, makeControlDir(socket), "it may be there already")
+
+	require.NoError(t, os.Chmod(filepath.Dir(socket), 0o755))
+	require.ErrorContains(t, makeControlDir(socket), "not a directory of this user only")
+
+	link := filepath.Join(t.TempDir(), "control")
+	require.NoError(t, os.Symlink(t.TempDir(), link))
+	require.ErrorContains(t, makeControlDir(filepath.Join(link, "ingest.sock")), "not a directory of this user only")
+}
+
+func TestIdentityIsMadeOnce(t *testing.T) {
+	dir, err := datadir.Open(t.TempDir())
+	require.NoError(t, err)
+	defer dir.Close()
+	made, err := loadIdentity(dir, "relay")
+	require.NoError(t, err)
+	require.True(t, made.created)
+	read, err := loadIdentity(dir, "relay")
+	require.NoError(t, err)
+	require.False(t, read.created)
+	require.Equal(t, made.key.PubKey(), read.key.PubKey())
+
+	require.NoError(t, os.WriteFile(dir.Path("operator.key"), []byte("not a key"), 0o600))
+	_, err = loadIdentity(dir, "operator")
+	require.ErrorContains(t, err, "operator.key")
+}
+
+func TestAdminAddress(t *testing.T) {
+	address, err := adminAddress(t.Context(), "10.0.0.1:1")
+	require.NoError(t, err)
+	require.Equal(t, "10.0.0.1:1", address, "what was asked for is taken")
+
+	// With the usual address taken, another is found.
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", usualAdmin)
+	if err == nil { // otherwise somebody else has taken it already
+		defer listener.Close()
+	}
+	address, err = adminAddress(t.Context(), autoAdmin)
+	require.NoError(t, err)
+	require.NotEqual(t, usualAdmin, address)
+
+	_, err = AdminAddress(t.TempDir())
+	require.ErrorContains(t, err, "no apiary serve runs on")
+}
+
+func TestText(t *testing.T) {
+	dir, err := datadir.Open(t.TempDir())
+	require.NoError(t, err)
+	defer dir.Close()
+	relay, err := loadIdentity(dir, "relay")
+	require.NoError(t, err)
+	operator, err := loadIdentity(dir, "operator")
+	require.NoError(t, err)
+	p := &process{cfg: config.MustDefault(DefaultConfig()), dir: dir, program: "bin/apiary", relay: relay, operator: operator}
+
+	first := p.text(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 3000}, true)
+	require.Contains(t, first, "ready   ws://localhost:3000\n")
+	require.Contains(t, first, "    bin/apiary client listen\n")
+	require.Contains(t, first, relay.key.PubKey().String())
+	require.NotContains(t, first, relay.key.Hex(), "a secret")
+	require.NotContains(t, first, operator.key.Hex(), "a secret")
+
+	p.relay.created, p.operator.created = false, false
+	p.cfg.Data = "my data"
+	later := p.text(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 4000}, false)
+	require.Contains(t, later, `bin/apiary client publish --relay ws://localhost:4000 "hello, hive"`)
+	require.NotContains(t, later, "made the")
+}
+
+func TestQuote(t *testing.T) {
+	require.Equal(t, "/var/lib/apiary", quote("/var/lib/apiary"))
+	require.Equal(t, `'/it'\''s here'`, quote("/it's here"))
+}
