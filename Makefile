@@ -20,7 +20,7 @@ ARGS     ?=
 FUZZTIME ?= 20s
 BENCHTIME ?= 1x
 
-.PHONY: help up cluster build test test-go test-short interop bench bench-go fuzz-short tools gen fmt lint proto-check tidy check doc doc-check clean ci postgres
+.PHONY: help up cluster build test test-go test-short interop bench bench-go fuzz-short tools gen fmt lint proto-check tidy check doc clean ci postgres
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -80,8 +80,8 @@ gen: $(TOOLS_STAMP) ## Regenerate what is generated: protobuf code and reference
 	@cd proto && rm -rf gen && buf generate
 	@$(MAKE) doc
 
-doc: ## Regenerate services/docs/configuration.md
-	@go run ./tools/confdoc -o services/docs/configuration.md
+doc: build ## Regenerate services/docs/configuration.md
+	@bin/confdoc --bin bin -o services/docs/configuration.md
 
 fmt: $(TOOLS_STAMP) ## Format Go and protobuf
 	@golangci-lint fmt $(foreach m,$(filter-out proto,$(MODULES)),./$(m)/...)

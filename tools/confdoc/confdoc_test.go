@@ -1,0 +1,74 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// build builds all programs that have settings.
+func build(t *testing.T) (bin string) {
+	t.Helper()
+	bin = t.TempDir()
+	args := []string{"build", "-o", bin}
+	for _, name := range append([]string{"apiary"}, services...) {
+		args = append(args, "github.com/apiary-relay/apiary/services/"+name+"/cmd/"+name)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "go", args...).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return bin
+}
+
+// The page in the repository is what the programs say, and what is configured here makes no difference.
+func TestReferenceIsFresh(t *testing.T) {
+	bin := build(t)
+	t.Setenv("APIARY_LISTEN", "elsewhere:1")
+	t.Setenv("APIARY_PARTITIONS", "many")
+	t.Setenv("DATABASE_URL", "postgres://me:hunter2@db/apiary")
+	out := filepath.Join(t.TempDir(), "configuration.md")
+	var stdout, stderr bytes.Buffer
+	require.Zero(t, run(t.Context(), []string{"--bin", bin, "-o", out}, &stdout, &stderr), stderr.String())
+	got, err := os.ReadFile(out)
+	require.NoError(t, err)
+	want, err := os.ReadFile("../../services/docs/configuration.md")
+	require.NoError(t, err)
+	require.Equal(t, string(want), string(got), "run make doc")
+	require.Empty(t, stdout.String())
+}
+
+func TestWhatIsCommonIsPrintedOnce(t *testing.T) {
+	head := []string{"| flag |", "| --- |"}
+	tables := map[string]table{
+		"a": {head, []string{"| x |", "| a |", "| port 1 |"}},
+		"b": {head, []string{"| x |", "| port 2 |"}},
+	}
+	common := extract(tables)
+	require.Equal(t, "| flag |\n| --- |\n| x |", common.String())
+	require.Equal(t, []string{"| a |", "| port 1 |"}, tables["a"].rows)
+	require.Equal(t, []string{"| port 2 |"}, tables["b"].rows)
+}
+
+func TestMistakes(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		code int
+		text string
+	}{
+		{[]string{"stray"}, exitUsage, "stray"},
+		{[]string{"--bins", "x"}, exitUsage, "bins"},
+		{[]string{"--bin", t.TempDir()}, exitFailure, "make build"},
+	} {
+		var stdout, stderr bytes.Buffer
+		require.Equal(t, c.code, run(t.Context(), c.args, &stdout, &stderr))
+		require.Contains(t, stderr.String(), c.text)
+		require.Empty(t, stdout.String())
+	}
+}
