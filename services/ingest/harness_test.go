@@ -283,6 +283,24 @@ func (l *listener) await(tb testing.TB, n int) []*commonv1.Envelope {
 	}
 }
 
+// published waits until the outbox is empty and returns all that the stream of events holds then.
+func (h *harness) published() []*commonv1.Envelope {
+	h.tb.Helper()
+	h.awaitEmptyOutbox()
+	b := h.nats.Connect(h.tb)
+	state, err := b.StreamState(h.tb.Context(), subject.StreamEvents)
+	require.NoError(h.tb, err)
+	var list []*commonv1.Envelope
+	err = b.Replay(h.tb.Context(), subject.StreamEvents, subject.AllEvents, 1, state.LastSeq, func(_ context.Context, m bus.Msg) error {
+		var batch busv1.EnvelopeBatch
+		err := proto.Unmarshal(m.Data, &batch)
+		list = append(list, batch.GetEnvelopes()...)
+		return err
+	})
+	require.NoError(h.tb, err)
+	return list
+}
+
 // awaitEmptyOutbox waits until every row is published and deleted.
 func (h *harness) awaitEmptyOutbox() {
 	h.tb.Helper()

@@ -6,7 +6,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/apiary-relay/apiary/pkg/bus/subject"
 	"github.com/apiary-relay/apiary/pkg/testkit/nostrtest"
 	"github.com/apiary-relay/apiary/services/ingest"
 )
@@ -47,7 +46,7 @@ func TestStreamsComeBack(t *testing.T) {
 	h.awaitStreams()
 	list := notes(t, community, "alice", "note ", 3)
 	h.open(r).accept(list...)
-	requireOnce(t, h.listen(subject.StreamEvents, subject.AllEvents).await(t, 3), list...)
+	requireOnce(t, h.published(), list...)
 }
 
 func TestConfig(t *testing.T) {

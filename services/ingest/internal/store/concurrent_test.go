@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"sync"
 	"testing"
@@ -40,47 +41,74 @@ func (f *fixture) hold(key int64, exclusive bool) (release func()) {
 	return release
 }
 
-// awaitWaiters returns when n sessions of the test's database wait for an advisory lock.
-func (f *fixture) awaitWaiters(n int) {
+// awaitWaiters returns when n sessions of the test's database wait for a lock of this type.
+func (f *fixture) awaitWaiters(event string, n int) {
 	f.t.Helper()
 	require.Eventually(f.t, func() bool { // Postgres tells nobody when somebody waits
-		return f.count(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'`) == n
+		return f.count(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = $1`, event) == n
 	}, 20*time.Second, 5*time.Millisecond)
 }
 
-func TestConcurrentVersionsOfOneAddress(t *testing.T) {
+// TestConcurrentVersions commits 64 versions of each of many addresses on two replicas at once, in batches that
+// hold one version of each.
+func TestConcurrentVersions(t *testing.T) {
+	const versions, addresses = 64, 20
 	f := newFixture(t)
 	stores := []*Store{f.replica(), f.replica()}
-	var versions []*policy.Candidate
-	for i := range 64 {
-		versions = append(versions, f.candidate("alice", nostrtest.Kind(30023), nostrtest.Tag("d", "x"), nostrtest.Tag("t", strconv.Itoa(i)),
-			nostrtest.CreatedAt(int64(i/2)), nostrtest.Content(strconv.Itoa(i))))
-	}
-	best := versions[0]
-	for _, v := range versions {
-		if newer(v.Event.CreatedAt, v.Event.ID, best.Event.CreatedAt, best.Event.ID) {
-			best = v
+	batches, best := make([][]*policy.Candidate, versions), make([]*policy.Candidate, addresses)
+	for i := range versions {
+		for d := range addresses {
+			v := f.candidate("alice", nostrtest.Kind(30023), nostrtest.Tag("d", strconv.Itoa(d)), nostrtest.Tag("t", strconv.Itoa(i)),
+				nostrtest.CreatedAt(int64(i/2)), nostrtest.Content(strconv.Itoa(i)))
+			batches[i] = append(batches[i], v)
+			if best[d] == nil || newer(v.Event.CreatedAt, v.Event.ID, best[d].Event.CreatedAt, best[d].Event.ID) {
+				best[d] = v
+			}
 		}
 	}
+	rand.Shuffle(versions, func(i, j int) { batches[i], batches[j] = batches[j], batches[i] })
 	var group errgroup.Group
-	verdicts := make([]policy.Verdict, len(versions))
-	for i, v := range versions {
+	for i, batch := range batches {
 		group.Go(func() error {
-			result, err := stores[i%2].Commit(t.Context(), []*policy.Candidate{v})
-			if err == nil {
-				verdicts[i] = result.Verdicts[0]
+			result, err := stores[i%2].Commit(t.Context(), batch)
+			if err != nil {
+				return err
 			}
-			return err
+			for d, v := range result.Verdicts {
+				if !v.Accepted() && (v != policy.Superseded || batch[d] == best[d]) {
+					return fmt.Errorf("version %d of %d: %v", i, d, v)
+				}
+			}
+			return nil
 		})
 	}
 	require.NoError(t, group.Wait())
-	for i, v := range verdicts {
-		if !v.Accepted() {
-			require.Equal(t, policy.Superseded, v)
-			require.NotSame(t, best, versions[i])
-		}
+	f.requireStored(best...)
+}
+
+// TestVersionWaitsForTheOneBefore lets a newer version commit while another one is being decided on.
+func TestVersionWaitsForTheOneBefore(t *testing.T) {
+	f := newFixture(t)
+	at := func(created int64) *policy.Candidate {
+		return f.candidate("alice", nostrtest.Kind(10002), nostrtest.CreatedAt(created))
 	}
-	f.requireStored(best)
+	newest := at(3)
+	f.accept(at(1))
+	tx, err := f.admin.Begin(t.Context())
+	require.NoError(t, err)
+	defer tx.Rollback(context.WithoutCancel(t.Context()))
+	_, err = tx.Exec(t.Context(), `UPDATE ingest.addresses SET created_at = 3, id = $1`, newest.Event.ID[:])
+	require.NoError(t, err)
+	verdict := make(chan policy.Verdict, 1)
+	go func() {
+		if result, err := f.Commit(t.Context(), []*policy.Candidate{at(2)}); err == nil {
+			verdict <- result.Verdicts[0]
+		}
+		close(verdict)
+	}()
+	f.awaitWaiters("transactionid", 1)
+	require.NoError(t, tx.Commit(t.Context()))
+	require.Equal(t, policy.Superseded, <-verdict)
 }
 
 func TestConcurrentDuplicates(t *testing.T) {
@@ -164,7 +192,7 @@ func TestDeletionWaitsForBatchesInFlight(t *testing.T) {
 		_, err := f.Commit(t.Context(), []*policy.Candidate{request})
 		done <- err
 	}()
-	f.awaitWaiters(1)
+	f.awaitWaiters("advisory", 1)
 	release()
 	require.NoError(t, <-done)
 
@@ -173,7 +201,7 @@ func TestDeletionWaitsForBatchesInFlight(t *testing.T) {
 		_, err := f.Commit(t.Context(), []*policy.Candidate{target})
 		done <- err
 	}()
-	f.awaitWaiters(1)
+	f.awaitWaiters("advisory", 1)
 	// Batches of other communities and batches that share do not wait.
 	f.accept(f.candidateIn(f.newCommunity("two.example", AccessOpen), "alice"))
 	release()
@@ -268,7 +296,7 @@ func TestRemovalWaitsForBatchesInFlight(t *testing.T) {
 		_, err := f.RemoveMember(t.Context(), f.community, nostrtest.PubKey("owner"))
 		done <- err
 	}()
-	f.awaitWaiters(1)
+	f.awaitWaiters("advisory", 1)
 	release()
 	require.NoError(t, <-done)
 }
