@@ -93,6 +93,23 @@ func TestClosedCommunitiesAreForMembers(t *testing.T) {
 	require.Equal(t, "restricted: not a relay member", reason)
 }
 
+// A community that is closed while strangers are connected loses them, but not those with one good key.
+func TestACommunityThatBecomesClosed(t *testing.T) {
+	w := newWorld(t, with(func(c *gateway.Config) { c.Revalidate = 20 * time.Millisecond }))
+	member := nostrtest.PubKey("alice")
+	everybody := func([]byte) bool { return true }
+	w.search.set(func() { w.search.onAccess = everybody })
+	stranger, both := w.login(openHost, "bob"), w.login(openHost, "bob", "alice")
+	w.search.set(func() { w.search.onAccess = func(k []byte) bool { return string(k) == string(member[:]) } })
+	code, _ := stranger.closed()
+	require.Equal(t, websocket.StatusPolicyViolation, code)
+	both.send(`["COUNT","n",{}]`)
+	both.expect(wire.LabelCount)
+
+	w.search.set(func() { w.search.accessErr = fault.New(fault.Overloaded, "") })
+	both.quiet() // unknown is not refused
+}
+
 func TestSearchDownIsNotTheClientsFailure(t *testing.T) {
 	w := newWorld(t)
 	w.search.set(func() {

@@ -32,7 +32,7 @@ type Config struct {
 
 	AuthTimeout time.Duration `help:"Time to answer the challenge (NIP-42); 0 waits for ever." default:"5s"`
 	AuthWindow  time.Duration `help:"How far the created_at of an AUTH may be from now." default:"60s"`
-	Revalidate  time.Duration `help:"How often the keys of open connections are checked again in closed communities; 0 never." default:"30s"`
+	Revalidate  time.Duration `help:"How often the keys of open connections are checked again; 0 never." default:"30s"`
 
 	PingInterval time.Duration `help:"Time between pings; 0 sends none." default:"30s"`
 	MissedPongs  int           `help:"Unanswered pings after which a client counts as gone." default:"3"`

@@ -121,6 +121,7 @@ func (s *Service) Addr() net.Addr {
 // Bounds of the HTTP server.
 const (
 	readHeaderTimeout = 10 * time.Second
+	writeTimeout      = 30 * time.Second
 	idleTimeout       = 30 * time.Second
 	maxHeaderBytes    = 32 << 10
 	// farewell is how long connections may take to leave when Run is stopped.
@@ -156,6 +157,7 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 		Handler:           handler,
 		ConnContext:       edge.ConnContext,
 		ReadHeaderTimeout: readHeaderTimeout,
+		WriteTimeout:      writeTimeout, // of plain answers; an upgraded connection has its own
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),

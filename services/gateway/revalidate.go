@@ -2,7 +2,9 @@ package gateway
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/apiary-relay/apiary/pkg/fault"
@@ -16,8 +18,9 @@ import (
 const maxCheckedKeys = 4096
 
 // revalidate checks again and again whether those who are connected may still use their community, and
-// closes the connections of those who may not. Delivery does not depend on it: fan-out and search refuse
-// at once. It is what ends a session.
+// closes the connections of those who may not: members who were removed, and everybody else's when a
+// community was closed. Delivery does not depend on it: fan-out and search refuse at once. It is what
+// ends a session.
 func (s *Service) revalidate(ctx context.Context) {
 	if s.cfg.Revalidate <= 0 {
 		return
@@ -29,65 +32,69 @@ func (s *Service) revalidate(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			for community, sessions := range s.closedCommunities() {
+			for community, sessions := range s.authenticated() {
 				s.check(tenant.With(ctx, tenant.ID(community)), community, sessions)
 			}
 		}
 	}
 }
 
-// closedCommunities returns the sessions of communities that only members may use.
-func (s *Service) closedCommunities() map[int64][]*session.Session {
+// authenticated returns the sessions with a principal, by community.
+func (s *Service) authenticated() map[int64][]*session.Session {
 	all := make(map[int64][]*session.Session)
 	for _, m := range s.conns.Members() {
-		if one, ok := m.(*session.Session); ok && one.Community().Closed && one.Principal() != nil {
-			all[one.Community().ID] = append(all[one.Community().ID], one)
+		if one, ok := m.(*session.Session); ok && one.Principal() != nil {
+			id := one.Community().ID
+			all[id] = append(all[id], one)
 		}
 	}
 	return all
 }
 
-// check asks about the keys of sessions, as many at a time as one question may hold.
+// check asks about the keys of sessions, as many at a time as one question may hold. What one of its keys
+// may do a session may do.
 func (s *Service) check(ctx context.Context, community int64, sessions []*session.Session) {
-	var keys [][]byte
-	var owners []*session.Session
-	ask := func() {
-		revoked, err := s.revoked(ctx, community, keys)
+	for len(sessions) > 0 {
+		var keys [][]byte
+		n := 0
+		for n < len(sessions) && len(keys)+maxKeys <= maxCheckedKeys {
+			keys = append(keys, sessions[n].Principal().GetPubkeys()...)
+			n++
+		}
+		some := sessions[:n]
+		sessions = sessions[n:]
+		allowed, err := s.allowed(ctx, community, keys)
 		if err != nil {
 			// Unknown is not refused: an outage of search must not close every socket.
 			s.log.LogAttrs(ctx, slog.LevelWarn, "access not checked again", slog.Any(telemetry.KeyError, err))
+			continue
 		}
-		for _, i := range revoked {
-			owners[i].Revoke(fault.FrameText(fault.Restricted, "not a relay member"))
-		}
-		keys, owners = keys[:0], owners[:0]
-	}
-	for _, one := range sessions {
-		for _, k := range one.Principal().GetPubkeys() {
-			if len(keys) == maxCheckedKeys {
-				ask()
+		for _, one := range some {
+			// A key that has authenticated since then is not in the answer; it has just been checked.
+			if !slices.ContainsFunc(one.Principal().GetPubkeys(), func(k []byte) bool {
+				may, asked := allowed[string(k)]
+				return may || !asked
+			}) {
+				one.Revoke(fault.FrameText(fault.Restricted, "not a relay member"))
 			}
-			keys, owners = append(keys, k), append(owners, one)
 		}
-	}
-	if len(keys) > 0 {
-		ask()
 	}
 }
 
-// revoked returns the indexes of the keys that may not use the community.
-func (s *Service) revoked(ctx context.Context, community int64, keys [][]byte) ([]int, error) {
+// allowed returns which of the keys may use the community.
+func (s *Service) allowed(ctx context.Context, community int64, keys [][]byte) (map[string]bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer cancel()
 	resp, err := s.search.CheckAccess(ctx, &searchv1.CheckAccessRequest{Community: community, Pubkeys: keys})
 	if err != nil {
 		return nil, err
 	}
-	var out []int
-	for i, allowed := range resp.GetAllowed() {
-		if !allowed && i < len(keys) {
-			out = append(out, i)
-		}
+	if len(resp.GetAllowed()) != len(keys) {
+		return nil, fmt.Errorf("check access of %d keys: %d answers", len(keys), len(resp.GetAllowed()))
 	}
-	return out, nil
+	allowed := make(map[string]bool, len(keys))
+	for i, k := range keys {
+		allowed[string(k)] = resp.GetAllowed()[i]
+	}
+	return allowed, nil
 }

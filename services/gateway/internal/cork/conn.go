@@ -19,13 +19,15 @@ type Listener struct {
 	net.Listener
 	timeout time.Duration
 	slots   chan struct{} // nil without a limit
+	closing sync.Once
+	closed  chan struct{}
 }
 
 // Listen wraps l. writeTimeout is how long one write may make no progress before the connection
 // counts as dead; limit bounds the TCP connections open at once, whatever they do (0: no limit). At
 // the limit the kernel's backlog holds newcomers.
 func Listen(l net.Listener, writeTimeout time.Duration, limit int) *Listener {
-	c := &Listener{Listener: l, timeout: writeTimeout}
+	c := &Listener{Listener: l, timeout: writeTimeout, closed: make(chan struct{})}
 	if limit > 0 {
 		c.slots = make(chan struct{}, limit)
 	}
@@ -40,12 +42,22 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 	conn := New(c, l.timeout)
 	if l.slots != nil {
-		// Acquired after Accept, so that closing the listener is never missed; one connection over the
-		// limit waits here.
-		l.slots <- struct{}{}
-		conn.release = func() { <-l.slots }
+		// One connection over the limit waits here.
+		select {
+		case l.slots <- struct{}{}:
+			conn.release = func() { <-l.slots }
+		case <-l.closed:
+			_ = c.Close() // nobody has heard of it
+			return nil, net.ErrClosed
+		}
 	}
 	return conn, nil
+}
+
+// Close stops accepting.
+func (l *Listener) Close() error {
+	l.closing.Do(func() { close(l.closed) })
+	return l.Listener.Close()
 }
 
 // Conn serialises whole-frame writes of two writers: the WebSocket library through Write, and the

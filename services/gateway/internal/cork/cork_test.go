@@ -261,8 +261,12 @@ func TestTheListenerLimitsConnections(t *testing.T) {
 	first.Close()
 	first.Close() // counts once
 	third := <-accepted
-	second.Close()
-	third.Close()
+	// With the limit reached and one waiting, closing must not wait for anybody.
+	c, err := new(net.Dialer).DialContext(t.Context(), "tcp", inner.Addr().String())
+	require.NoError(t, err)
+	defer c.Close()
 	l.Close()
 	wg.Wait()
+	second.Close()
+	third.Close()
 }
