@@ -41,8 +41,7 @@ func TestVerify(t *testing.T) {
 	}
 	unsigned := nostrtest.Event(t, "alice", nostrtest.Kind(22242))
 	unsigned.Sig = nostr.Sig{}
-	p := verify.New(config(1))
-	for _, c := range []struct {
+	cases := []struct {
 		name string
 		raw  []byte
 		want string // empty: accepted
@@ -57,9 +56,28 @@ func TestVerify(t *testing.T) {
 		{"kind before signature", nostrtest.Raw(unsigned), "AUTH events cannot be submitted"},
 		{"signature before time", []byte(strings.Replace(string(nostrtest.Raw(nostrtest.Event(t, "alice", nostrtest.CreatedAt(5), nostrtest.Content("x")))), `"x"`, `"y"`, 1)), nostr.ErrBadID.Error()},
 		{"content beyond policy, not beyond the frame", nostrtest.Raw(nostrtest.Event(t, "alice", nostrtest.Content(strings.Repeat("x", 1001)))), "content exceeds maximum size of 1000 bytes (got 1001)"},
-	} {
+	}
+
+	// All cases wait in one queue, each between good ones, so that they are verified in batches.
+	p := verify.New(config(1))
+	var jobs []*verify.Job
+	submit := func(raw []byte) {
+		j := verify.NewJob(submission(raw))
+		require.NoError(t, p.Submit(t.Context(), j))
+		jobs = append(jobs, j)
+	}
+	for _, c := range cases {
+		submit(good)
+		submit(c.raw)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.NoError(t, p.Run(ctx, func() {}))
+
+	for i, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			candidate, v := p.Verify(submission(c.raw))
+			require.True(t, jobs[2*i].Verdict.Accepted(), "the neighbour")
+			candidate, v := jobs[2*i+1].Candidate, jobs[2*i+1].Verdict
 			if c.want == "" {
 				require.Equal(t, policy.Verdict{}, v)
 				require.NotNil(t, candidate)
