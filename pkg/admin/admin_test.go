@@ -110,6 +110,32 @@ func TestDependencies(t *testing.T) {
 	})
 }
 
+// On the way out the process closes what it depends on, which needs nobody's attention.
+func TestDependenciesThatAreLeftAreNoWarning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var logged strings.Builder
+		h := newHealth(t, slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelWarn})))
+		var closed atomic.Bool
+		h.AddCheck("postgres", func(context.Context) error {
+			if closed.Load() {
+				return errors.New("closed pool")
+			}
+			return nil
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- h.Run(ctx, func() {}) }()
+		synctest.Wait()
+		h.SetDraining()
+		closed.Store(true)
+		wait(t.Context(), 9*time.Second)
+		cancel()
+		require.NoError(t, <-done)
+		require.False(t, h.Dependencies()[0].Up)
+		require.Empty(t, logged.String())
+	})
+}
+
 func wait(ctx context.Context, d time.Duration) {
 	timer, cancel := context.WithTimeout(ctx, d)
 	defer cancel()

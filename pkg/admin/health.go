@@ -181,10 +181,14 @@ func (h *Health) note(ctx context.Context, name string, err error) {
 		now.Since = time.Now()
 	}
 	h.states[name] = now
+	level := slog.LevelWarn
+	if h.leave {
+		level = slog.LevelInfo // it is we who close our end
+	}
 	switch {
 	case !changed:
 	case err != nil:
-		h.log.LogAttrs(ctx, slog.LevelWarn, "dependency is down", slog.String("dependency", name), slog.Any("error", err))
+		h.log.LogAttrs(ctx, level, "dependency is down", slog.String("dependency", name), slog.Any("error", err))
 	default:
 		h.log.LogAttrs(ctx, slog.LevelInfo, "dependency is up", slog.String("dependency", name))
 	}
