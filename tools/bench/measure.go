@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -12,35 +13,68 @@ import (
 	"github.com/apiary-relay/apiary/pkg/nostr/wire"
 )
 
-// measureVerify counts how many events one goroutine decodes and verifies in about two seconds.
-func measureVerify(ctx context.Context) (float64, error) {
-	secret, err := nostr.GenerateSecretKey()
-	if err != nil {
-		return 0, err
+// verified is how many events per second one goroutine decodes and verifies.
+type verified struct{ single, batched float64 }
+
+// verifyBatch and verifyAuthors are the batch of measureVerify: what waits at ingest under load.
+const verifyBatch, verifyAuthors = 64, 16
+
+// measureVerify verifies the same events one by one and in batches, about two seconds each, in turns so that
+// both see the same machine.
+func measureVerify(ctx context.Context) (verified, error) {
+	secrets := make([]*nostr.SecretKey, verifyAuthors)
+	for i := range secrets {
+		var err error
+		if secrets[i], err = nostr.GenerateSecretKey(); err != nil {
+			return verified{}, err
+		}
 	}
-	raws := make([][]byte, 256)
+	raws := make([][]byte, verifyBatch)
 	for i := range raws {
 		event := sample(i)
-		if err := event.Sign(secret); err != nil {
-			return 0, err
+		if err := event.Sign(secrets[i%verifyAuthors]); err != nil {
+			return verified{}, err
 		}
 		raws[i] = event.AppendJSON(nil)
 	}
 	limits := wire.DefaultLimits()
-	started, verified := time.Now(), 0
-	for time.Since(started) < 2*time.Second && ctx.Err() == nil {
-		for _, raw := range raws {
-			event, err := wire.DecodeEvent(raw, limits)
-			if err != nil {
-				return 0, err
+	events := make([]*nostr.Event, len(raws))
+	decode := func() error {
+		for i, raw := range raws {
+			var err error
+			if events[i], err = wire.DecodeEvent(raw, limits); err != nil {
+				return err
 			}
-			if err := event.Verify(); err != nil {
-				return 0, err
-			}
-			verified++
 		}
+		return nil
 	}
-	return float64(verified) / time.Since(started).Seconds(), ctx.Err()
+	var single, batched time.Duration
+	rounds := 0
+	for ; single+batched < 4*time.Second; rounds++ {
+		if err := ctx.Err(); err != nil {
+			return verified{}, err
+		}
+		started := time.Now()
+		if err := decode(); err != nil {
+			return verified{}, err
+		}
+		for _, event := range events {
+			if err := event.Verify(); err != nil {
+				return verified{}, err
+			}
+		}
+		between := time.Now()
+		if err := decode(); err != nil {
+			return verified{}, err
+		}
+		if errs := nostr.VerifyEach(events); errs != nil {
+			return verified{}, errors.Join(errs...)
+		}
+		single += between.Sub(started)
+		batched += time.Since(between)
+	}
+	n := float64(rounds * len(raws))
+	return verified{single: n / single.Seconds(), batched: n / batched.Seconds()}, nil
 }
 
 // topics is how many distinct `t` values the stored events have.
