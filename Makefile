@@ -97,8 +97,8 @@ lint: $(TOOLS_STAMP) proto-check ## Vet and lint all modules
 	@golangci-lint run $(foreach m,$(MODULES),./$(m)/...)
 
 tidy: ## Tidy every module and the workspace
-	@for m in $(MODULES); do (cd $$m && GOWORK=off go mod tidy); done
 	@go work sync
+	@for m in $(MODULES); do (cd $$m && GOWORK=off go mod tidy); done
 
 check: ## Build each module alone, so that the go.mod files are honest
 	@for m in $(MODULES); do (cd $$m && GOWORK=off go build ./...); done
