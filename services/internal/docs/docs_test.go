@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -96,4 +97,118 @@ func readFile(t *testing.T, name string) string {
 	text, err := os.ReadFile(filepath.Join(root, name))
 	require.NoError(t, err)
 	return string(text)
+}
+
+// Limits that have a setting are the programs' defaults, as the reference has them.
+func TestLimitsAreTheDefaults(t *testing.T) {
+	t.Parallel()
+	defaults := settings(page(t, "configuration.md"))
+	value := regexp.MustCompile("([0-9][0-9,]*)( bytes| KiB| MiB| events|ms|s|m|)? ?\\(`([a-z.-]+)`\\)")
+	named := regexp.MustCompile("\\(`([a-z.-]+)`\\)")
+	for _, section := range strings.Split(page(t, "limits.md"), "\n## ")[1:] {
+		name, text, _ := strings.Cut(section, "\n")
+		if name == "The bus" {
+			name = "ingest"
+		}
+		matches := value.FindAllStringSubmatch(text, -1)
+		require.Len(t, matches, len(named.FindAllString(text, -1)), "settings without a value in %s", name)
+		for _, match := range matches {
+			want, ok := defaults[name][match[3]]
+			if !ok {
+				want, ok = defaults["Every service"][match[3]]
+			}
+			require.True(t, ok, "%s has no setting %s", name, match[3])
+			require.Equal(t, want, plain(t, match[1], match[2]), "%s of %s", match[3], name)
+		}
+	}
+}
+
+// settings returns the defaults in the reference, by section and name.
+func settings(reference string) map[string]map[string]string {
+	line := regexp.MustCompile("(?m)^\\| `--([a-z.-]+)` \\| [^|]*\\| `?([^|`]*)`? \\|")
+	list := make(map[string]map[string]string)
+	for _, section := range strings.Split(reference, "\n## ")[1:] {
+		name, text, _ := strings.Cut(section, "\n")
+		list[name] = make(map[string]string)
+		for _, match := range line.FindAllStringSubmatch(text, -1) {
+			list[name][match[1]] = match[2]
+		}
+	}
+	return list
+}
+
+// plain is a number as a setting has it.
+func plain(t *testing.T, number, unit string) string {
+	t.Helper()
+	number = strings.ReplaceAll(number, ",", "")
+	factor := map[string]int{" KiB": 1 << 10, " MiB": 1 << 20}[unit]
+	switch {
+	case factor > 0:
+		n, err := strconv.Atoi(number)
+		require.NoError(t, err)
+		return strconv.Itoa(n * factor)
+	case len(unit) <= 2:
+		return number + unit
+	}
+	return number // a word
+}
+
+// Every test that a page names exists, as directory.Name.
+func TestNamedTestsExist(t *testing.T) {
+	t.Parallel()
+	exists := make(map[string]bool)
+	declared := regexp.MustCompile(`(?m)^func (Test\w+)\(t `)
+	for _, directory := range []string{"pkg", "services", "tools"} {
+		require.NoError(t, filepath.WalkDir(filepath.Join(root, directory), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			for _, match := range declared.FindAllStringSubmatch(string(text), -1) {
+				exists[filepath.Base(filepath.Dir(path))+"."+match[1]] = true
+			}
+			return err
+		}))
+	}
+	names := regexp.MustCompile("`([a-z]+\\.Test\\w+)`").FindAllStringSubmatch(page(t, "promises.md"), -1)
+	require.NotEmpty(t, names)
+	for _, match := range names {
+		require.True(t, exists[match[1]], "no test is called %s", match[1])
+	}
+}
+
+// Every case of the suite that a page names in italics exists.
+func TestNamedCasesExist(t *testing.T) {
+	t.Parallel()
+	suite := readFile(t, "services/internal/cluster/cases_test.go")
+	names := regexp.MustCompile(`cases? (\*[^*]+\*(?: and \*[^*]+\*)?)`).FindAllStringSubmatch(page(t, "promises.md"), -1)
+	require.NotEmpty(t, names)
+	for _, match := range names {
+		for _, name := range strings.Split(strings.Trim(match[1], "*"), "* and *") {
+			require.Contains(t, suite, `{"`+name+`", `)
+		}
+	}
+}
+
+// The map says who owns each table.
+func TestEveryTableHasAnOwner(t *testing.T) {
+	t.Parallel()
+	text := readFile(t, "services/README.md")
+	files, err := filepath.Glob(filepath.Join(root, "pkg", "postgres", "migrations", "*.sql"))
+	require.NoError(t, err)
+	created := regexp.MustCompile(`(?m)^CREATE TABLE \w+\.(\w+) \(`)
+	count := 0
+	for _, path := range files {
+		if strings.HasSuffix(path, ".golden.sql") {
+			continue
+		}
+		content, err := os.ReadFile(path)
+		require.NoError(t, err)
+		up, _, _ := strings.Cut(string(content), "-- +goose Down")
+		for _, match := range created.FindAllStringSubmatch(up, -1) {
+			count++
+			require.Contains(t, text, "`"+match[1]+"`")
+		}
+	}
+	require.NotZero(t, count)
 }
