@@ -16,7 +16,7 @@ import (
 func build(t *testing.T) (bin string) {
 	t.Helper()
 	bin = t.TempDir()
-	args := []string{"build", "-o", bin}
+	args := []string{"build", "-trimpath", "-o", bin} // as make build does, so that they share the cache
 	for _, name := range append([]string{"apiary"}, services...) {
 		args = append(args, "github.com/apiary-relay/apiary/services/"+name+"/cmd/"+name)
 	}
