@@ -2,6 +2,7 @@ package bus_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -57,14 +58,25 @@ func disconnected(t *testing.T, b *bus.Bus) {
 	}
 }
 
-// publish stores n messages "from".."from+n-1" and returns their sequences.
+// publish stores n messages "from".."from+n-1" and returns their sequences. Like the outbox, it tries
+// again when the connection turns out to be lost.
 func publish(t *testing.T, b *bus.Bus, subject string, from, n int) []uint64 {
 	t.Helper()
 	var sequences []uint64
 	for i := from; i < from+n; i++ {
-		ack, err := b.Publish(t.Context(), subject, "", fmt.Append(nil, i))
-		require.NoError(t, err)
-		sequences = append(sequences, ack.Sequence)
+		id := rand.Text()
+		for {
+			changed := b.Changed()
+			ack, err := b.Publish(t.Context(), subject, id, fmt.Append(nil, i))
+			if err == nil {
+				sequences = append(sequences, ack.Sequence)
+				break
+			}
+			require.True(t, errors.Is(err, bus.ErrDisconnected) || errors.Is(err, bus.ErrUnacknowledged), "%v", err)
+			if !b.Connected() {
+				await(t, changed)
+			}
+		}
 	}
 	return sequences
 }

@@ -58,15 +58,15 @@ type State struct {
 }
 
 // Gap says that messages may have been lost to a consumer: those of its subject with sequences From to
-// To, inclusive. A stream counts all its subjects together, so there may have been none of this subject
-// among them.
+// To, inclusive, that it has not handled. A stream counts all its subjects together, so there may have been
+// none of this subject among them. None of them comes any more.
 type Gap struct {
 	// Stream and Subject are what was consumed.
 	Stream  string
 	Subject string
 	// Epoch is the stream's incarnation.
 	Epoch uint64
-	// From and To are the first and last sequence that are no longer there.
+	// From and To are the first and last sequence in question.
 	From uint64
 	To   uint64
 }

@@ -14,14 +14,15 @@ import (
 )
 
 const (
-	// pullMessages and pullBytes bound what one consumer buffers; one message may always come.
-	pullMessages = 128
-	pullBytes    = 4 << 20
-	pullHeadroom = 64 << 10
-	// checkEvery is how often a consumer makes sure that it still is one, and how far it has come.
-	checkEvery = 5 * time.Second
-	// stateMaxAge is how old the shared stream state may be in such a check.
-	stateMaxAge = time.Second
+	// checkEvery is how often a consumer hears, when it hears nothing else, that it still is one, and how far
+	// it has come; replayBeat is the same for replays, which end with it.
+	checkEvery = 2 * time.Second
+	replayBeat = 20 * time.Millisecond
+	// settleTries and settleWait are how long a server may take to catch up with what it had sent.
+	settleTries = 10
+	settleWait  = 100 * time.Millisecond
+	// proveEvery is how often a consumer makes sure that it has not been overtaken.
+	proveEvery = time.Second
 	// inactiveThreshold is when the server forgets a consumer whose client has vanished.
 	inactiveThreshold = 2 * time.Minute
 	// retryFirst and retryMost bound the wait before a consumer is made anew.
@@ -58,24 +59,26 @@ func OnRecreated(fn func(ctx context.Context, r Recreated) error) OrderedOption 
 	return func(o *ordered) { o.onRecreated = fn }
 }
 
-// OnProgress is called every few seconds, in order with the messages, with a sequence up to which every
-// message of the subject has been handled, also when there were none. It keeps the position of a quiet
-// subject from falling out of the stream.
+// OnProgress is called every few seconds when no message comes, with a sequence up to which every message
+// of the subject has certainly been handled or told to be lost, also when there were none. It keeps the
+// position of a quiet subject from falling out of the stream.
 func OnProgress(fn func(ctx context.Context, epoch, sequence uint64) error) OrderedOption {
 	return func(o *ordered) { o.onProgress = fn }
 }
 
 // withCheckEvery is for tests, which do not want to wait.
-func withCheckEvery(d time.Duration) OrderedOption { return func(o *ordered) { o.checkEvery = d } }
+func withCheckEvery(d time.Duration) OrderedOption {
+	return func(o *ordered) { o.checkEvery, o.proveEvery = d, d/2 }
+}
 
 // ConsumeOrdered calls handle for each message of the subject with startSeq or a later sequence, in order,
 // each once, from this goroutine. It goes on over lost connections, restarts of the server and streams
 // that are not there yet, and blocks until ctx ends (its cause is returned), handle returns ErrStop (nil)
 // or another error (returned), or something happened that has no callback (see OnGap, OnRecreated).
 //
-// A handler may take as long as it likes: what it has not asked for stays in the stream. A loss is told
-// before the next message is handled. The one exception: when somebody purges the stream, a consumer that
-// still had to be sent messages less than a second old may not notice.
+// A handler may take as long as it likes: what it has not asked for stays in the stream. A loss is always
+// told, but it may be told up to two seconds late, when later messages have been handled already: only
+// what OnProgress has named is certain.
 func (b *Bus) ConsumeOrdered(ctx context.Context, stream, subject string, startSeq uint64, handle func(context.Context, Msg) error, opts ...OrderedOption) error {
 	return b.newOrdered(stream, subject, startSeq, handle, opts).run(ctx)
 }
@@ -102,29 +105,54 @@ type ordered struct {
 	onGap       func(context.Context, Gap) error
 	onRecreated func(context.Context, Recreated) error
 	onProgress  func(context.Context, uint64, uint64) error
-	checkEvery  time.Duration
-	attr        metric.MeasurementOption
+	// The same, with the caller's context: callbacks outlast a lost connection.
+	deliver       func(trace headerCarrier, m Msg) error
+	tellGap       func(Gap) error
+	tellRecreated func(Recreated) error
+	tellProgress  func(epoch, sequence uint64) error
+
+	checkEvery time.Duration
+	proveEvery time.Duration
+	attr       metric.MeasurementOption
 	// until ends a replay; 0 never.
 	until uint64
 	// epoch is the incarnation that next belongs to; 0 until it is known.
 	epoch uint64
-	// next: everything before it has been handled, or told to be lost.
+	// next is the least sequence that may still come.
 	next uint64
+	// sound: everything up to it has been handled, or told to be lost. What lies between it and next has
+	// been handled unless the stream dropped it too early, which is still to be found out.
+	sound uint64
 }
 
 func (b *Bus) newOrdered(stream, subject string, startSeq uint64, handle func(context.Context, Msg) error, opts []OrderedOption) *ordered {
 	o := &ordered{
 		bus: b, stream: stream, subject: subject, handle: handle, next: max(startSeq, 1),
-		checkEvery: checkEvery, attr: streamAttr(stream),
+		checkEvery: checkEvery, proveEvery: proveEvery, attr: streamAttr(stream),
 	}
+	o.sound = o.next - 1
 	for _, opt := range opts {
 		opt(o)
 	}
 	return o
 }
 
+// bind makes what calls the callbacks.
+func (o *ordered) bind(ctx context.Context) {
+	o.deliver = func(trace headerCarrier, m Msg) error {
+		if trace.Get("traceparent") == "" {
+			return o.handle(ctx, m)
+		}
+		return o.handle(propagator.Extract(ctx, trace), m)
+	}
+	o.tellGap = func(g Gap) error { return o.onGap(ctx, g) }
+	o.tellRecreated = func(r Recreated) error { return o.onRecreated(ctx, r) }
+	o.tellProgress = func(epoch, sequence uint64) error { return o.onProgress(ctx, epoch, sequence) }
+}
+
 // run makes one session after the other.
 func (o *ordered) run(ctx context.Context) error {
+	o.bind(ctx)
 	wait := retryFirst
 	for {
 		if err := o.bus.awaitConnection(ctx); err != nil {
@@ -173,7 +201,7 @@ func (o *ordered) session(ctx context.Context) error {
 	generation := o.bus.generation.Load()
 	ctx, release := o.bus.untilChanged(ctx)
 	defer release()
-	before, err := o.bus.StreamState(ctx, o.stream)
+	before, err := o.settled(ctx)
 	if err != nil {
 		return err
 	}
@@ -197,14 +225,29 @@ func (o *ordered) session(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if after.Epoch != o.epoch || after.FirstSeq > o.next || o.bus.generation.Load() != generation {
+	if after.Epoch != o.epoch || after.FirstSeq > o.sound+1 || o.bus.generation.Load() != generation {
 		return errAgain
 	}
-	s := &session{ordered: o, consumer: consumer}
-	if o.until != 0 && consumer.CachedInfo().NumPending == 0 {
-		return ErrStop
-	}
+	s := &session{ordered: o, consumer: consumer.CachedInfo().Name, candidate: o.next - 1, reached: time.Now()}
 	return s.consume(ctx)
+}
+
+// settled is the stream's state. In a cluster the server that leads the stream since a moment ago may not
+// yet have got to what its predecessor had sent; that must not look like a loss of data.
+func (o *ordered) settled(ctx context.Context) (State, error) {
+	for try := 1; ; try++ {
+		state, err := o.bus.StreamState(ctx, o.stream)
+		if err != nil {
+			return State{}, err
+		}
+		behind := (o.epoch == 0 || o.epoch == state.Epoch) && max(o.next-1, o.until) > state.LastSeq
+		if !behind || try == settleTries {
+			return state, nil
+		}
+		if err := pause(ctx, settleWait); err != nil {
+			return State{}, err
+		}
+	}
 }
 
 // place compares where consumption stands with what the stream holds, and tells what does not fit.
@@ -224,27 +267,28 @@ func (o *ordered) place(ctx context.Context, state State) error {
 		if o.onRecreated == nil || o.until != 0 {
 			return handlerError{&RecreatedError{Recreated: r}}
 		}
-		if err := o.onRecreated(ctx, r); err != nil {
+		if err := o.tellRecreated(r); err != nil {
 			return handlerError{err}
 		}
-		o.epoch, o.next = r.NewEpoch, r.Next
+		o.epoch, o.next, o.sound = r.NewEpoch, r.Next, r.Next-1
 	}
 	if o.until > state.LastSeq {
 		return handlerError{fmt.Errorf("replay %s to %d: stream %s ends at %d", o.subject, o.until, o.stream, state.LastSeq)}
 	}
-	if state.FirstSeq > o.next {
-		g := Gap{Stream: o.stream, Subject: o.subject, Epoch: o.epoch, From: o.next, To: state.FirstSeq - 1}
+	if state.FirstSeq > o.sound+1 {
+		g := Gap{Stream: o.stream, Subject: o.subject, Epoch: o.epoch, From: o.sound + 1, To: max(state.FirstSeq, o.next) - 1}
 		o.bus.log.LogAttrs(ctx, slog.LevelWarn, "stream no longer holds what a consumer wants", slog.String("stream", o.stream),
 			slog.String("subject", o.subject), slog.Uint64("from", g.From), slog.Uint64("to", g.To))
 		o.bus.metrics.gaps.Add(ctx, 1, o.attr)
 		if o.onGap == nil {
 			return handlerError{&GapError{Gap: g}}
 		}
-		if err := o.onGap(ctx, g); err != nil {
+		if err := o.tellGap(g); err != nil {
 			return handlerError{err}
 		}
-		o.next = state.FirstSeq
+		o.next = g.To + 1
 	}
+	o.sound = o.next - 1 // all of it was there, or has been told
 	return nil
 }
 

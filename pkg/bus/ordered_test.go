@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -57,7 +56,7 @@ func follow(t *testing.T, b *bus.Bus, stream, subject string, startSeq uint64, h
 				}
 			}
 			f.messages <- m
-			return nil
+			return ctx.Err() // as a handler does that waits for something
 		}, opts...)
 	}()
 	t.Cleanup(func() {
@@ -188,6 +187,36 @@ func TestOrderedStartsWhereAsked(t *testing.T) {
 	live.requireNumbers(t, 10, 1)
 }
 
+// requireAccounted waits until everything up to last is certain, and makes sure that each message of mine
+// was handled, once and in order, or told to be lost. It returns the gaps.
+func (f *follower) requireAccounted(t *testing.T, last uint64, mine func(uint64) bool) []bus.Gap {
+	t.Helper()
+	for await(t, f.progress) < last {
+	}
+	f.stop(errTestOver)
+	require.ErrorIs(t, await(t, f.done), errTestOver)
+	close(f.messages)
+	close(f.gaps)
+	known := make(map[uint64]bool)
+	var before uint64
+	for m := range f.messages {
+		require.Greater(t, m.Sequence, before)
+		before = m.Sequence
+		known[m.Sequence] = true
+	}
+	var gaps []bus.Gap
+	for g := range f.gaps {
+		gaps = append(gaps, g)
+		for seq := g.From; seq <= g.To; seq++ {
+			known[seq] = true
+		}
+	}
+	for seq := uint64(1); seq <= last; seq++ {
+		require.True(t, known[seq] || !mine(seq), "message %d was skipped", seq)
+	}
+	return gaps
+}
+
 func TestOrderedTellsPurge(t *testing.T) {
 	t.Parallel()
 	b := bustest.NewBus(t)
@@ -195,31 +224,32 @@ func TestOrderedTellsPurge(t *testing.T) {
 	f := follow(t, b, subject.StreamEvents, subject.Events(1), 1, hold)
 	publish(t, b, subject.Events(1), 0, 1000) // more than a consumer buffers
 	hold <- struct{}{}
-	f.requireNumbers(t, 0, 1)
 	stream, err := b.JetStream().Stream(t.Context(), subject.StreamEvents)
 	require.NoError(t, err)
 	require.NoError(t, stream.Purge(t.Context()))
 	publish(t, b, subject.Events(1), 1000, 3)
 	close(hold)
-	g := await(t, f.gaps)
-	require.Equal(t, uint64(1000), g.To)
-	require.Equal(t, subject.StreamEvents, g.Stream)
-	require.Equal(t, subject.Events(1), g.Subject)
-	// What was handled before the gap was told, the gap, and what comes after make up everything.
-	var got []uint64
-	for {
-		m := f.next(t)
-		got = append(got, m.Sequence)
-		if string(m.Data) == "1002" {
-			break
-		}
+	gaps := f.requireAccounted(t, 1003, func(uint64) bool { return true })
+	require.Len(t, gaps, 1)
+	require.Equal(t, subject.StreamEvents, gaps[0].Stream)
+	require.Equal(t, subject.Events(1), gaps[0].Subject)
+	require.GreaterOrEqual(t, gaps[0].To, uint64(1000))
+}
+
+// TestOrderedTellsPurgeOfTheNewest purges what has just been published to a consumer that keeps up.
+func TestOrderedTellsPurgeOfTheNewest(t *testing.T) {
+	t.Parallel()
+	b := bustest.NewBus(t)
+	f := follow(t, b, subject.StreamEvents, subject.Events(1), 1, nil)
+	stream, err := b.JetStream().Stream(t.Context(), subject.StreamEvents)
+	require.NoError(t, err)
+	for i := range 20 {
+		_, err := b.PublishAsync(t.Context(), subject.Events(1), "", nil)
+		require.NoError(t, err)
+		require.NoError(t, stream.Purge(t.Context()))
+		publish(t, b, subject.Events(1), i, 1)
 	}
-	before := slices.Index(got, 1001)
-	for i := range before {
-		require.Equal(t, uint64(i+2), got[i])
-	}
-	require.Equal(t, uint64(before+2), g.From)
-	require.Equal(t, []uint64{1001, 1002, 1003}, got[before:])
+	f.requireAccounted(t, 40, func(uint64) bool { return true })
 }
 
 // TestOrderedTellsOverrun lets a stream's limits overtake a consumer again and again.
@@ -231,28 +261,8 @@ func TestOrderedTellsOverrun(t *testing.T) {
 		Name: "SMALL", Subjects: []string{"small.*"}, Storage: jetstream.MemoryStorage, MaxMsgs: 4 * run,
 	})
 	require.NoError(t, err)
-	// What the consumer is told, in its order: a message, or a gap up to To.
-	type told struct{ from, to uint64 }
-	events := make(chan told, 10_000)
 	hold := make(chan struct{}, 1000)
-	last := uint64(4*10*2*run + 1)
-	done := make(chan error, 1)
-	go func() {
-		done <- b.ConsumeOrdered(t.Context(), "SMALL", "small.mine", 1, func(ctx context.Context, m bus.Msg) error {
-			select {
-			case <-hold:
-			case <-ctx.Done():
-			}
-			events <- told{from: m.Sequence, to: m.Sequence}
-			if m.Sequence == last {
-				return bus.ErrStop
-			}
-			return nil
-		}, bus.WithCheckEvery(50*time.Millisecond), bus.OnGap(func(_ context.Context, g bus.Gap) error {
-			events <- told{from: g.From, to: g.To}
-			return nil
-		}))
-	}()
+	f := follow(t, b, "SMALL", "small.mine", 1, hold)
 	sent := 0
 	for range 4 {
 		for range 10 { // the stream keeps a fifth of this
@@ -266,22 +276,8 @@ func TestOrderedTellsOverrun(t *testing.T) {
 	}
 	close(hold)
 	publish(t, b, "small.mine", sent, 1)
-	require.NoError(t, await(t, done))
-	close(events)
-	mine := func(seq uint64) bool { return (seq-1)/run%2 == 0 }
-	gaps, next := 0, uint64(1)
-	for e := range events {
-		require.GreaterOrEqual(t, e.from, next)
-		for ; next < e.from; next++ {
-			require.False(t, mine(next), "message %d was skipped", next)
-		}
-		if e.to > e.from {
-			gaps++
-		}
-		next = e.to + 1
-	}
-	require.Equal(t, last+1, next)
-	require.NotZero(t, gaps)
+	gaps := f.requireAccounted(t, uint64(2*sent+1), func(seq uint64) bool { return (seq-1)/run%2 == 0 })
+	require.NotEmpty(t, gaps)
 }
 
 func TestOrderedWithoutCallbacksFails(t *testing.T) {
@@ -464,4 +460,20 @@ func TestReplay(t *testing.T) {
 	got, err = replay(mine[50], mine[60], pass)
 	require.NoError(t, err)
 	require.Empty(t, got)
+}
+
+// TestOrderedChecksDoNotSkip checks as often as it can while messages of two subjects are stored.
+func TestOrderedChecksDoNotSkip(t *testing.T) {
+	t.Parallel()
+	const messages = 3000
+	b := bustest.NewBus(t)
+	f := follow(t, b, subject.StreamEvents, subject.Events(1), 1, nil, bus.WithCheckEvery(5*time.Millisecond))
+	for i := range messages {
+		_, err := b.PublishAsync(t.Context(), subject.Events(1), "", fmt.Append(nil, i))
+		require.NoError(t, err)
+		_, err = b.PublishAsync(t.Context(), subject.Events(2), "", nil)
+		require.NoError(t, err)
+	}
+	f.requireNumbers(t, 0, messages)
+	require.Empty(t, f.gaps)
 }

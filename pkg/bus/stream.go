@@ -132,16 +132,15 @@ func (b *Bus) StreamState(ctx context.Context, stream string) (State, error) {
 	return state, nil
 }
 
-// stateCache shares one stream's state between the consumers of a Bus, which all ask every few seconds.
+// stateCache shares one stream's state between the consumers of a Bus, which all ask every second or two.
 type stateCache struct {
-	mu         sync.Mutex
-	at         time.Time // when state was asked for
-	generation uint64    // of the connection it was asked on
-	state      State
+	mu    sync.Mutex
+	at    time.Time // when state was asked for
+	state State
 }
 
-// recentState is StreamState, at most maxAge old.
-func (b *Bus) recentState(ctx context.Context, stream string, maxAge time.Duration) (State, error) {
+// stateSince is a stream's state as of some moment not before since.
+func (b *Bus) stateSince(ctx context.Context, stream string, since time.Time) (State, error) {
 	b.mu.Lock()
 	cache, ok := b.states[stream]
 	if !ok { // bounded: there is one entry for each stream that is consumed
@@ -151,14 +150,14 @@ func (b *Bus) recentState(ctx context.Context, stream string, maxAge time.Durati
 	b.mu.Unlock()
 	cache.mu.Lock()
 	defer cache.mu.Unlock()
-	at, generation := time.Now(), b.generation.Load()
-	if at.Sub(cache.at) <= maxAge && cache.generation == generation {
+	if !cache.at.Before(since) {
 		return cache.state, nil
 	}
+	at := time.Now()
 	state, err := b.StreamState(ctx, stream)
 	if err != nil {
 		return State{}, err
 	}
-	cache.at, cache.generation, cache.state = at, generation, state
+	cache.at, cache.state = at, state
 	return state, nil
 }

@@ -18,8 +18,13 @@ import (
 	"github.com/apiary-relay/apiary/pkg/bus/embedded"
 )
 
-// stopTimeout is how long a server may take to write its streams out.
-const stopTimeout = 30 * time.Second
+const (
+	// stopTimeout is how long a server may take to write its streams out.
+	stopTimeout = 30 * time.Second
+	// ensureTimeout and ensureEvery bound the tries to make the streams.
+	ensureTimeout = 10 * time.Second
+	ensureEvery   = 50 * time.Millisecond
+)
 
 // Server is a NATS server that a test may stop and start again on the same data.
 type Server struct {
@@ -147,11 +152,22 @@ func NewBus(tb testing.TB) *bus.Bus {
 	return b
 }
 
-// EnsureStreams makes the streams, small ones.
+// EnsureStreams makes the streams, small ones. It tries for a while: a connection may not have noticed a
+// restart yet, and a server may still be clearing away a stream of the same name.
 func EnsureStreams(tb testing.TB, b *bus.Bus) {
 	tb.Helper()
-	err := b.EnsureStreams(tb.Context(), bus.StreamOptions{EventsMaxBytes: 64 << 20, EphemeralMaxBytes: 16 << 20})
-	if err != nil {
-		tb.Fatalf("make streams: %v", err)
+	deadline := time.After(ensureTimeout)
+	again := time.NewTicker(ensureEvery)
+	defer again.Stop()
+	for {
+		err := b.EnsureStreams(tb.Context(), bus.StreamOptions{EventsMaxBytes: 64 << 20, EphemeralMaxBytes: 16 << 20})
+		if err == nil {
+			return
+		}
+		select {
+		case <-again.C:
+		case <-deadline:
+			tb.Fatalf("make streams: %v", err)
+		}
 	}
 }
