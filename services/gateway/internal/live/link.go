@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	fanoutv1 "github.com/apiary-relay/apiary/proto/gen/apiary/fanout/v1"
 	"github.com/apiary-relay/apiary/services/gateway/internal/hub"
@@ -14,8 +15,11 @@ import (
 const (
 	// maxCommands is how many commands one message carries, by contract.
 	maxCommands = 1024
-	// maxQueued bounds the commands that wait for a node. A node that does not take them is as good as
-	// lost.
+	// maxCommandBytes bounds the commands of one message, unless a single one is larger: what a client may ask
+	// for fits a message, a thousand of them do not, and a message that is refused ends the link for everybody.
+	maxCommandBytes = 1 << 20
+	// maxQueued bounds the commands that wait for a node, besides those of subscriptions that are placed there
+	// all at once because they lost their node. A node that does not take them is as good as lost.
 	maxQueued = 1 << 17
 )
 
@@ -47,10 +51,10 @@ type progress struct {
 	watermark uint64 // item count at the last watermark
 }
 
-// command queues a command; it never blocks.
+// command queues a command; it never blocks. Only the loop calls it.
 func (l *link) command(c *fanoutv1.Command) {
 	l.mu.Lock()
-	full := len(l.queue) >= maxQueued
+	full := len(l.queue) >= maxQueued+2*len(l.seats)
 	if !full {
 		l.queue = append(l.queue, c)
 	}
@@ -65,17 +69,27 @@ func (l *link) command(c *fanoutv1.Command) {
 	}
 }
 
-// take removes the next message's worth of commands.
+// take removes the next message's worth of commands. Only the sender calls it.
 func (l *link) take() []*fanoutv1.Command {
 	l.mu.Lock()
+	next := l.queue[:min(len(l.queue), maxCommands)]
+	l.mu.Unlock()
+	// Sizes are computed without the lock: nobody else takes, and those who queue only append.
+	n, bytes := 0, 0
+	for ; n < len(next); n++ {
+		size := proto.Size(next[n])
+		if n > 0 && bytes+size > maxCommandBytes {
+			break
+		}
+		bytes += size
+	}
+	l.mu.Lock()
 	defer l.mu.Unlock()
-	n := min(len(l.queue), maxCommands)
-	batch := l.queue[:n:n]
 	l.queue = l.queue[n:]
 	if len(l.queue) == 0 {
 		l.queue = nil
 	}
-	return batch
+	return next[:n:n]
 }
 
 // progress returns how far the node has come in a partition, and when it said so with a watermark.
