@@ -6,6 +6,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/apiary-relay/apiary/pkg/nostr/wire"
+	commonv1 "github.com/apiary-relay/apiary/proto/gen/apiary/common/v1"
+	"github.com/apiary-relay/apiary/services/gateway"
 )
 
 // list returns n quoted values, without brackets.
@@ -20,7 +24,7 @@ func list(n int, format string) string {
 // A REQ may be large and listen on many channels: together its commands are far more than one message
 // between services may hold. A message that is refused would end the link of everybody.
 func TestWhatOneClientAsksForBreaksNoLink(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, with(func(c *gateway.Config) { c.MaxSubValues = 0 }))
 	other := w.login(openHost, "bob")
 	other.send(`["REQ","s",{"limit":0}]`)
 	other.eose("s")
@@ -33,4 +37,80 @@ func TestWhatOneClientAsksForBreaksNoLink(t *testing.T) {
 	e := envelope(t, "c7", 1)
 	w.fanouts[0].publish(1, e)
 	require.Equal(t, idOf(t, e), c.event("s"))
+}
+
+// Each channel's node is told of its own channel only, once for each time the filters name it.
+func TestATopicGetsItsOwnPartOfAFilter(t *testing.T) {
+	w := newWorld(t)
+	c := w.login(openHost, "alice")
+	c.send(`["REQ","s",{"limit":0,"kinds":[9],"#t":["x","y"],"#h":["bees","hive","bees"],"since":5},{"limit":0,"#h":["hive"]}]`)
+	c.eose("s")
+	got := make(map[string][]*commonv1.Filter)
+	for range 2 {
+		s := take(t, w.fanouts[0].subscribed)
+		got[s.GetChannel()] = s.GetFilters()
+	}
+	values := func(f *commonv1.Filter, name string) (all []string) {
+		for _, tag := range f.GetTags() {
+			for _, v := range tag.GetValues() {
+				if tag.GetName() == name {
+					all = append(all, string(v))
+				}
+			}
+		}
+		return all
+	}
+	require.Len(t, got["bees"], 1)
+	require.Len(t, got["hive"], 2)
+	for channel, filters := range got {
+		for _, f := range filters {
+			require.Equal(t, []string{channel}, values(f, "h"))
+		}
+		require.Equal(t, []string{"x", "y"}, values(filters[0], "t"))
+		require.Equal(t, []uint32{9}, filters[0].GetKinds())
+		require.Equal(t, int64(5), filters[0].GetSince())
+	}
+}
+
+// What fan-out has to remember for one connection is bounded, however it is spread over subscriptions.
+func TestValuesOfAllSubscriptionsAreBounded(t *testing.T) {
+	const refusal = "error: too many values in the filters of all subscriptions"
+	w := newWorld(t, with(func(c *gateway.Config) { c.MaxSubValues = 100 }))
+	c := w.login(openHost, "alice")
+	c.send(`["REQ","a",{"limit":0,"#h":["x","y"],"#t":[` + list(20, "%d") + `]}]`) // 2 × (16 + 1 + 20)
+	c.eose("a")
+	c.send(`["REQ","b",{"limit":0,"kinds":[` + strings.Repeat("1,", 10) + `1]}]`) // 16 + 11
+	require.Equal(t, refusal, c.expect(wire.LabelClosed).Message)
+	c.send(`["REQ","b",{"limit":0,"kinds":[1]}]`)
+	c.eose("b")
+
+	// What a client replaces makes room for what comes instead, or is closed with it.
+	c.send(`["REQ","a",{"limit":0,"#h":["x","y"],"#t":[` + list(19, "%d") + `]}]`)
+	c.eose("a")
+	c.send(`["REQ","a",{"limit":0,"#h":["x","y"],"#t":[` + list(30, "%d") + `]}]`)
+	require.Equal(t, refusal, c.expect(wire.LabelClosed).Message)
+	for range 3 { // and what has ended is free
+		c.send(`["REQ","c",{"limit":0,"authors":[` + list(60, "%064x") + `]}]`)
+		c.eose("c")
+		c.send(`["CLOSE","c"]`)
+	}
+	e := envelope(t, "x", 1)
+	w.fanouts[0].publish(1, e)
+	e = envelope(t, "", 2)
+	w.fanouts[0].publish(2, e)
+	require.Equal(t, idOf(t, e), c.event("b"), "a has ended, b has not")
+}
+
+func TestValuesOfOneRequestAreBounded(t *testing.T) {
+	w := newWorld(t)
+	c := w.login(openHost, "alice")
+	part := `{"#e":[` + list(3334, "%x") + `]}`
+	for _, label := range []string{"REQ", "COUNT"} {
+		c.send(`["` + label + `","s",` + part + `,` + part + `,` + part + `]`)
+		f := c.expect(wire.LabelClosed)
+		require.Equal(t, "s", f.SubID)
+		require.Equal(t, "invalid: filters hold more than 10000 values", f.Message)
+	}
+	require.Empty(t, w.search.asked())
+	require.Empty(t, w.fanouts[0].subscribed)
 }

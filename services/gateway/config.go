@@ -24,6 +24,7 @@ type Config struct {
 	MaxFrame        int           `help:"Bytes of one frame." default:"524288"`
 	MaxContent      int           `help:"Largest content of an event in bytes, as ingest enforces it; 0 is no limit." default:"262144"`
 	MaxSubs         int           `help:"Open subscriptions of one connection; 0 is no limit." default:"1024"`
+	MaxSubValues    int64         `name:"max-sub-values" help:"Values in the filters of all open subscriptions of one connection; a filter counts once for each channel it listens on, and each of these counts 16 besides. 0 is no limit." default:"100000"`
 	MaxSubID        int           `name:"max-sub-id" help:"Bytes of a subscription id." default:"256"`
 	MaxFilters      int           `help:"Filters in one REQ or COUNT." default:"10"`
 	MaxChannels     int           `help:"Values of #h in one REQ or COUNT." default:"128"`
@@ -63,7 +64,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Listen: "127.0.0.1:3000", MaxConnections: 10_000, Partitions: 64,
-		MaxFrame: 512 << 10, MaxContent: 256 << 10, MaxSubs: 1024, MaxSubID: 256, MaxFilters: 10, MaxChannels: 128,
+		MaxFrame: 512 << 10, MaxContent: 256 << 10, MaxSubs: 1024, MaxSubValues: 100_000, MaxSubID: 256, MaxFilters: 10, MaxChannels: 128,
 		Limit: 500, CreatedAtWindow: 15 * time.Minute,
 		AuthTimeout: 5 * time.Second, AuthWindow: time.Minute, Revalidate: 30 * time.Second,
 		PingInterval: 30 * time.Second, MissedPongs: 3, WriteTimeout: 20 * time.Second,
@@ -125,6 +126,7 @@ func (c *Config) Validate() error {
 		{"max-connections", int64(c.MaxConnections)},
 		{"max-content", int64(c.MaxContent)},
 		{"max-subs", int64(c.MaxSubs)},
+		{"max-sub-values", c.MaxSubValues},
 		{"created-at-window", int64(c.CreatedAtWindow)},
 		{"auth-timeout", int64(c.AuthTimeout)},
 		{"revalidate", int64(c.Revalidate)},
@@ -186,7 +188,7 @@ func (c *Config) session() session.Config {
 	return session.Config{
 		Wire:        c.wire(),
 		AuthTimeout: c.AuthTimeout, AuthWindow: c.AuthWindow, MaxKeys: maxKeys,
-		MaxSubs: c.MaxSubs, MaxChannels: c.MaxChannels, Limit: c.Limit,
+		MaxSubs: c.MaxSubs, MaxSubValues: c.MaxSubValues, MaxChannels: c.MaxChannels, Limit: c.Limit,
 		MaxEvents: c.MaxEvents, MaxEventBytes: c.InFlightBytes,
 		MaxCounts: maxCounts, Workers: c.Workers, MaxQueries: c.MaxQueries,
 		HeldEvents: c.HeldEvents, HeldBytes: c.HeldBytes,

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"time"
@@ -30,10 +31,39 @@ type query struct {
 	stored  bool               // some filter wants stored events
 }
 
+const (
+	// maxValues is how many values the filters of one request may hold, by search's contract.
+	maxValues = 10_000
+	// topicCost is what a topic costs besides the values of the filters there: about as much memory as so many
+	// of them take, here and in fan-out.
+	topicCost = 16
+)
+
+// cost is what a subscription is charged for, in values of filters: those that it listens with, once for
+// each topic.
+func (q *query) cost() int64 {
+	n := 0
+	for _, t := range q.topics {
+		n += topicCost
+		for _, f := range t.filters {
+			n += countValues(f)
+		}
+	}
+	return int64(n)
+}
+
+func countValues(f *commonv1.Filter) int {
+	n := len(f.GetIds()) + len(f.GetAuthors()) + len(f.GetKinds())
+	for _, t := range f.GetTags() {
+		n += len(t.GetValues())
+	}
+	return n
+}
+
 // plan judges filters and derives the topics. An error is a *fault.Error.
 func (s *Session) plan(filters []nostr.Filter) (query, error) {
 	var q query
-	channels := 0
+	channels, total := 0, 0
 	for i := range filters {
 		f := &filters[i]
 		if f.Search != "" {
@@ -55,6 +85,9 @@ func (s *Session) plan(filters []nostr.Filter) (query, error) {
 		if pb.Limit != nil {
 			limit = min(limit, pb.GetLimit())
 		}
+		if total += countValues(pb); total > maxValues {
+			return q, fault.New(fault.Invalid, fmt.Sprintf("filters hold more than %d values", maxValues))
+		}
 		pb.Limit = &limit
 		q.filters = append(q.filters, pb)
 		q.stored = q.stored || limit > 0
@@ -62,24 +95,39 @@ func (s *Session) plan(filters []nostr.Filter) (query, error) {
 			q.listen("", pb)
 			continue
 		}
-		for _, h := range values {
-			q.listen(h, pb)
+		for i, h := range values {
+			if !slices.Contains(values[:i], h) {
+				q.listen(h, inChannel(pb, h))
+			}
 		}
 	}
 	return q, nil
 }
 
-// listen adds a filter to a topic, once.
+// listen adds a filter to a topic.
 func (q *query) listen(channel string, f *commonv1.Filter) {
 	i := slices.IndexFunc(q.topics, func(t topic) bool { return t.channel == channel })
 	if i < 0 {
-		q.topics = append(q.topics, topic{channel: channel, filters: []*commonv1.Filter{f}})
-		return
+		i = len(q.topics)
+		q.topics = append(q.topics, topic{channel: channel})
 	}
-	t := &q.topics[i]
-	if t.filters[len(t.filters)-1] != f { // a value given twice
-		t.filters = append(t.filters, f)
+	q.topics[i].filters = append(q.topics[i].filters, f)
+}
+
+// inChannel returns the filter as it is used on the topic of one of its channels: without the other values of
+// #h, which would be carried to each of them and match nothing there that this one does not. It shares the
+// other lists.
+func inChannel(f *commonv1.Filter, channel string) *commonv1.Filter {
+	one := &commonv1.Filter{
+		Ids: f.GetIds(), Authors: f.GetAuthors(), Kinds: f.GetKinds(),
+		Since: f.Since, Until: f.Until, Limit: f.Limit, Tags: slices.Clone(f.GetTags()),
 	}
+	for i, t := range one.Tags {
+		if t.GetName() == "h" {
+			one.Tags[i] = &commonv1.TagCondition{Name: "h", Values: [][]byte{[]byte(channel)}}
+		}
+	}
+	return one
 }
 
 // maxChannelID is the longest channel id.
@@ -121,13 +169,14 @@ func (s *Session) req(f *wire.Frame, start time.Time) {
 		s.conn.Control(cork.Build(len(f.SubID)+16, func(b []byte) []byte { return wire.AppendEOSE(b, f.SubID) }))
 		return
 	}
-	sub := newSubscription(s, f.SubID, q.topics)
-	if !s.open(sub) {
-		s.closed(f.SubID, fault.FrameText(fault.Overloaded, "too many subscriptions"))
+	sub := newSubscription(s, f.SubID, q)
+	if why := s.open(sub); why != "" {
+		s.closed(f.SubID, fault.FrameText(fault.Overloaded, why))
 		return
 	}
+	// The job may queue for long: what it needs is kept by the subscription, which lets go of it when it ends.
 	s.jobs.add(s.ctx, func() {
-		if text := s.run(sub, q, p); text != "" {
+		if text := s.run(sub, p); text != "" {
 			sub.fail(text)
 		}
 		s.srv.Metrics.Req(s.ctx, time.Since(start).Seconds())
@@ -141,20 +190,26 @@ func (s *Session) refuse(subID, text string) {
 	s.closed(subID, text)
 }
 
-// open enters sub into the books; what it replaces is closed first, so that its frames cannot follow.
-func (s *Session) open(sub *subscription) bool {
+// open enters sub into the books; what it replaces is closed first, so that its frames cannot follow. It returns
+// why that is not possible, if so; what was to be replaced is closed then too.
+func (s *Session) open(sub *subscription) (why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := s.subs[sub.id]
 	if old == nil && s.srv.cfg.MaxSubs > 0 && len(s.subs) >= s.srv.cfg.MaxSubs {
-		return false
+		return "too many subscriptions"
 	}
 	if old != nil {
+		delete(s.subs, sub.id)
 		old.end()
 	}
+	if most := s.srv.cfg.MaxSubValues; most > 0 && s.values.Load()+sub.cost > most {
+		return "too many values in the filters of all subscriptions"
+	}
+	s.values.Add(sub.cost)
 	s.subs[sub.id] = sub
 	s.srv.Metrics.Subscribed(s.ctx, 1)
-	return true
+	return ""
 }
 
 // close ends a subscription at the client's wish; nothing is answered.
@@ -181,13 +236,14 @@ var errEnded = fault.New(fault.Cancelled, "")
 
 // run takes a subscription from opening to live. It returns the text to close it with, empty when it is
 // live or has ended by itself.
-func (s *Session) run(sub *subscription, q query, p *commonv1.Principal) string {
+func (s *Session) run(sub *subscription, p *commonv1.Principal) string {
 	ctx, cancel := context.WithCancelCause(s.ctx)
 	defer cancel(nil)
-	if !sub.begin(func() { cancel(errEnded) }) {
+	q, ok := sub.begin(func() { cancel(errEnded) })
+	if !ok {
 		return ""
 	}
-	defer sub.begin(nil)
+	defer sub.pause()
 
 	// Live first, then history: whatever commits in between is held, and the snapshot tells what the
 	// history has had already.

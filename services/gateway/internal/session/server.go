@@ -38,6 +38,9 @@ type Config struct {
 	MaxKeys int
 	// MaxSubs is how many subscriptions one connection may have open.
 	MaxSubs int
+	// MaxSubValues bounds the filters of the open subscriptions of one connection together, in values: those in
+	// the lists of each filter, once for each topic that it listens on, and some for each topic. 0 is no limit.
+	MaxSubValues int64
 	// MaxChannels is how many #h values one REQ may have, over all filters.
 	MaxChannels int
 	// Limit is the default and the largest number of stored events per filter.

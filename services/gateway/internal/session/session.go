@@ -30,6 +30,7 @@ type Session struct {
 	auth      authState
 	slots     chan struct{} // a place for each EVENT in flight
 	jobs      jobs
+	values    atomic.Int64 // cost of the subscriptions that have not ended
 
 	mu     sync.Mutex
 	subs   map[string]*subscription

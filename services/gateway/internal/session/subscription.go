@@ -30,11 +30,12 @@ const (
 type subscription struct {
 	s      *Session
 	id     string
-	prefix []byte // of its EVENT frames
-	topics []topic
+	prefix []byte        // of its EVENT frames
+	cost   int64         // charged to the session until it ends
 	ready  chan struct{} // closed when every topic is attached
 
 	mu        sync.Mutex
+	query     query // empty when it has ended
 	phase     phase
 	waiting   int    // topics not attached yet
 	cancel    func() // stops the job that works on it; nil while there is none
@@ -45,24 +46,31 @@ type subscription struct {
 	twice     *recent // nil unless one event may come on two topics
 }
 
-func newSubscription(s *Session, id string, topics []topic) *subscription {
+func newSubscription(s *Session, id string, q query) *subscription {
 	sub := &subscription{
-		s: s, id: id, prefix: hub.Prefix(id), topics: topics,
-		ready: make(chan struct{}), waiting: len(topics),
+		s: s, id: id, prefix: hub.Prefix(id), query: q, cost: q.cost(),
+		ready: make(chan struct{}), waiting: len(q.topics),
 	}
-	if len(topics) > 1 && slices.ContainsFunc(topics, func(t topic) bool { return t.channel == "" }) {
+	if len(q.topics) > 1 && slices.ContainsFunc(q.topics, func(t topic) bool { return t.channel == "" }) {
 		sub.twice = new(recent)
 	}
 	return sub
 }
 
-// begin notes how to stop the job that works on the subscription; nil when there is none any more. It
-// reports false when the subscription has ended.
-func (sub *subscription) begin(cancel func()) bool {
+// begin notes how to stop the job that works on the subscription and returns what it asks for, false when it
+// has ended.
+func (sub *subscription) begin(cancel func()) (query, bool) {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
 	sub.cancel = cancel
-	return sub.phase != closed
+	return sub.query, sub.phase != closed
+}
+
+// pause notes that no job works on the subscription any more.
+func (sub *subscription) pause() {
+	sub.mu.Lock()
+	defer sub.mu.Unlock()
+	sub.cancel = nil
 }
 
 // attach begins to attach all topics.
@@ -72,7 +80,7 @@ func (sub *subscription) attach(p *commonv1.Principal) {
 	if sub.phase == closed {
 		return
 	}
-	for _, t := range sub.topics {
+	for _, t := range sub.query.topics {
 		sub.atts = append(sub.atts, sub.s.srv.Live.Attach(live.Spec{
 			Community: sub.s.community.ID, Channel: t.channel, Filters: t.filters, Principal: p, Target: sub,
 		}))
@@ -183,7 +191,8 @@ func (sub *subscription) end() bool {
 	for _, a := range sub.atts {
 		sub.s.srv.Live.Detach(a)
 	}
-	sub.atts, sub.held, sub.snapshot = nil, nil, nil
+	sub.atts, sub.held, sub.snapshot, sub.query = nil, nil, nil, query{}
+	sub.s.values.Add(-sub.cost)
 	sub.s.srv.Metrics.Subscribed(sub.s.ctx, -1)
 	return true
 }
