@@ -35,11 +35,14 @@ type link struct {
 	cancel context.CancelCauseFunc
 	wake   chan struct{}
 
+	backlog *backlog // counts what is queued
+
 	// Owned by the loop.
 	seats   map[uint64]*seat
 	leaving bool // left the set of live nodes: gets no new seats, its old ones move
 
 	mu    sync.Mutex
+	ended bool // nothing is sent any more
 	queue []*fanoutv1.Command
 	items uint64 // received so far
 	parts map[uint32]*progress
@@ -54,9 +57,14 @@ type progress struct {
 // command queues a command; it never blocks. Only the loop calls it.
 func (l *link) command(c *fanoutv1.Command) {
 	l.mu.Lock()
+	if l.ended {
+		l.mu.Unlock()
+		return // the loop is about to learn of it
+	}
 	full := len(l.queue) >= maxQueued+2*len(l.seats)
 	if !full {
 		l.queue = append(l.queue, c)
+		l.backlog.add(1)
 	}
 	l.mu.Unlock()
 	if full {
@@ -89,7 +97,16 @@ func (l *link) take() []*fanoutv1.Command {
 	if len(l.queue) == 0 {
 		l.queue = nil
 	}
+	l.backlog.add(-n)
 	return next[:n:n]
+}
+
+// end drops what is queued: the stream has ended.
+func (l *link) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.backlog.add(-len(l.queue))
+	l.ended, l.queue = true, nil
 }
 
 // progress returns how far the node has come in a partition, and when it said so with a watermark.

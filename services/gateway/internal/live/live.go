@@ -46,8 +46,9 @@ type Live struct {
 	nodes replica.Set[Client]
 	seats *hub.Registry[*seat]
 
-	inbox inbox
-	book  book
+	inbox   inbox
+	backlog backlog
+	book    book
 }
 
 // New returns a Live; Run makes it work. Attachments made before wait.
@@ -59,6 +60,11 @@ func New(cfg Config, nodes replica.Set[Client], log *slog.Logger, m *metrics.Met
 		book:  newBook(),
 	}
 }
+
+// Admit blocks while the loop, or a node, is far behind with what it was told. Who is about to attach waits here
+// first, so that clients that open and close subscriptions faster than nodes take them are held back. The
+// error is the cause of ctx's end.
+func (lv *Live) Admit(ctx context.Context) error { return lv.backlog.await(ctx) }
 
 // Attach begins to attach a spec and returns at once. The Target hears Attached, or Lost.
 func (lv *Live) Attach(spec Spec) *Attachment {
@@ -95,8 +101,8 @@ type op struct {
 	done    chan struct{} // closed by the loop when it has handled opLinkDown
 }
 
-// inbox is the way to the loop. It is not bounded by itself: attachments are bounded by the
-// subscriptions of the connections, and the loop never waits for anything but the inbox.
+// inbox is the way to the loop. It is not bounded by itself, because nobody who tells may wait: it holds what
+// those who passed Admit do at once, and one word for the end of each attachment.
 type inbox struct {
 	mu     sync.Mutex
 	closed bool
@@ -116,6 +122,7 @@ func (lv *Live) tell(o op) {
 	}
 	in.ops = append(in.ops, o)
 	in.mu.Unlock()
+	lv.backlog.add(1)
 	select {
 	case in.wake <- struct{}{}:
 	default:
@@ -160,6 +167,7 @@ func (lv *Live) Run(ctx context.Context) {
 		case <-lv.inbox.wake:
 			for _, o := range lv.inbox.take() {
 				lv.handle(ctx, o)
+				lv.backlog.add(-1)
 			}
 		case now := <-ticker.C:
 			lv.onTick(ctx, now)
@@ -212,7 +220,7 @@ func (lv *Live) link(ctx context.Context, n replica.Node[Client], left <-chan st
 		return err
 	}
 	l := &link{
-		name: n.Name, rpc: rpc, cancel: cancel, wake: make(chan struct{}, 1),
+		name: n.Name, rpc: rpc, cancel: cancel, wake: make(chan struct{}, 1), backlog: &lv.backlog,
 		seats: make(map[uint64]*seat), parts: make(map[uint32]*progress),
 	}
 	var wg sync.WaitGroup
@@ -229,6 +237,7 @@ func (lv *Live) link(ctx context.Context, n replica.Node[Client], left <-chan st
 	err = l.receive(linkCtx, lv)
 	cancel(err)
 	wg.Wait()
+	l.end()
 	lv.m.Linked(ctx, -1)
 	// The receiver has returned: nothing is delivered through this link any more, and its progress is
 	// final.

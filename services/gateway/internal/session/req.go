@@ -247,8 +247,7 @@ func (s *Session) run(sub *subscription, p *commonv1.Principal) string {
 
 	// Live first, then history: whatever commits in between is held, and the snapshot tells what the
 	// history has had already.
-	sub.attach(p)
-	if err := s.awaitAttached(ctx, sub); err != nil {
+	if err := s.attach(ctx, sub, p); err != nil {
 		return fault.Frame(err)
 	}
 	if !sub.startReading() {
@@ -275,14 +274,17 @@ func (s *Session) run(sub *subscription, p *commonv1.Principal) string {
 	return ""
 }
 
-func (s *Session) awaitAttached(ctx context.Context, sub *subscription) error {
-	timer := time.NewTimer(s.srv.cfg.AttachTimeout)
-	defer timer.Stop()
+// attach attaches the subscription to all its topics.
+func (s *Session) attach(ctx context.Context, sub *subscription, p *commonv1.Principal) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.srv.cfg.AttachTimeout, fault.New(fault.Overloaded, ""))
+	defer cancel()
+	if err := s.srv.Live.Admit(ctx); err != nil {
+		return err
+	}
+	sub.attach(p)
 	select {
 	case <-sub.ready:
 		return nil
-	case <-timer.C:
-		return fault.New(fault.Overloaded, "")
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

@@ -33,6 +33,20 @@ func TestSeesIsVisibility(t *testing.T) {
 	})
 }
 
+// A crash of Postgres takes back ids of transactions that left nothing in its log: those that failed, and
+// those that did not wait for the disk. The next ones get them, and are not what the snapshot saw.
+func TestIdsThatAreGivenAgainAreNotSeen(t *testing.T) {
+	snap := &commonv1.Snapshot{DatabaseId: 1, Xmin: 100, Xmax: 100, TakenAt: 5000}
+	before := &commonv1.Header{CommitXid: 99, DatabaseId: 1, BegunAt: 4999}
+	again := &commonv1.Header{CommitXid: 99, DatabaseId: 1, BegunAt: 5001}
+	require.True(t, sees(snap, before))
+	require.False(t, sees(snap, again))
+
+	// From a process of the release before, which does not say when.
+	require.True(t, sees(snap, &commonv1.Header{CommitXid: 99, DatabaseId: 1}))
+	require.True(t, sees(&commonv1.Snapshot{DatabaseId: 1, Xmin: 100, Xmax: 100}, again))
+}
+
 func TestPlan(t *testing.T) {
 	s := &Session{srv: &Server{cfg: Config{MaxChannels: 4, Limit: 500}}}
 	plan := func(frame string) (query, error) {

@@ -266,10 +266,14 @@ func (sub *subscription) release() (held []*hub.Event, more bool) {
 
 // sees reports whether a snapshot could see the transaction that stored an event, so that the stored
 // query has had its chance to return it. Ephemeral events have no transaction, and ids of another
-// database mean nothing.
+// database mean nothing. Nor could it see what began after it, whatever the id: when Postgres crashes, it
+// gives the last ids again if their transactions had left nothing in the log.
 func sees(snap *commonv1.Snapshot, h *commonv1.Header) bool {
 	xid := h.GetCommitXid()
 	if snap == nil || xid == 0 || snap.GetDatabaseId() != h.GetDatabaseId() {
+		return false
+	}
+	if taken := snap.GetTakenAt(); taken > 0 && h.GetBegunAt() > taken {
 		return false
 	}
 	if xid < snap.GetXmin() {
