@@ -19,6 +19,7 @@ func TestTheBacklogHoldsNewAttachmentsBack(t *testing.T) {
 		for range cap(admitted) {
 			go func() { admitted <- b.await(t.Context()) }()
 		}
+		synctest.Wait()
 		gone := errors.New("gone")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(gone)
