@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/KimMachineGun/automemlimit v1.0.1
+	github.com/alecthomas/kong v1.17.0
 	github.com/apiary-relay/apiary/pkg v0.0.0
 	github.com/apiary-relay/apiary/proto v0.0.0
 	github.com/cespare/xxhash/v2 v2.3.0
@@ -26,7 +27,6 @@ require (
 )
 
 require (
-	github.com/alecthomas/kong v1.17.0 // indirect
 	github.com/antithesishq/antithesis-sdk-go v0.8.0-default-no-op // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/btcsuite/btcd/btcec/v2 v2.5.0 // indirect

@@ -1,0 +1,63 @@
+// Command conformance holds a relay to the NIPs.
+//
+//	conformance ws://localhost:3000
+//
+// It prints a section for each NIP, a table, and as its last line RESULT with the numbers as JSON. It exits
+// with 1 when a case failed or the relay could not be asked, and with 2 when it was called wrongly.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/apiary-relay/apiary/services/conformance"
+)
+
+// The exit codes, as of all our programs.
+const (
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// arguments are the command line.
+type arguments struct {
+	URL                string `arg:"" help:"The relay, like ws://localhost:3000."`
+	conformance.Config `embed:""`
+}
+
+// run is the program; it returns the exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	var cfg arguments
+	helped := false
+	parser, err := kong.New(&cfg, kong.Name("conformance"), kong.Writers(stdout, stderr),
+		kong.Description("Holds a Nostr relay to the NIPs, over its own protocol."),
+		kong.Exit(func(int) { helped = true }))
+	if err == nil {
+		_, err = parser.Parse(args)
+	}
+	switch {
+	case helped:
+		return 0
+	case err != nil:
+		fmt.Fprintln(stderr, "conformance:", err)
+		return exitUsage
+	}
+	if _, err := conformance.Run(ctx, cfg.URL, cfg.Config, stdout); err != nil {
+		fmt.Fprintln(stderr, "conformance:", err)
+		return exitFailure
+	}
+	return 0
+}
