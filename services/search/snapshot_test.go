@@ -111,6 +111,28 @@ func TestSnapshotSaysWhatTheAnswerHolds(t *testing.T) {
 	require.Positive(t, partial, "some queries ran between the commits")
 }
 
+// The moment of a snapshot lies between the beginnings of what it could see and of what came later.
+func TestSnapshotSaysWhenItWasTaken(t *testing.T) {
+	s, db := newService(t, DefaultConfig())
+	community := db.Community(t, "open")
+	pool := pgtest.New(t)
+	began := func() (microseconds int64) {
+		require.NoError(t, pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+			return tx.QueryRow(t.Context(), `SELECT (extract(epoch FROM transaction_timestamp()) * 1000000)::bigint, pg_current_xact_id()`).
+				Scan(&microseconds, nil)
+		}))
+		return microseconds
+	}
+	for range 20 {
+		before := began()
+		snapshot, _, err := s.query(t.Context(), access.Reader{Community: community, Now: testNow}, []*nostr.Filter{{}})
+		require.NoError(t, err)
+		require.Less(t, before, snapshot.TakenAt)
+		require.Less(t, snapshot.TakenAt, began())
+		require.Equal(t, snapshot.TakenAt, snapshot.Proto().GetTakenAt())
+	}
+}
+
 // commitAll commits events in transactions of one to three, of which some wait for another one to commit
 // in between.
 func commitAll(ctx context.Context, pool *pgxpool.Pool, community tenant.ID, events []*nostr.Event) error {

@@ -33,6 +33,7 @@ type transaction struct {
 	state      policy.State
 	xid        uint64
 	database   uint64
+	begunAt    int64 // microseconds since the Unix epoch, by the database's clock
 	// winners are the entries whose address row exists already and has to be pointed to them.
 	winners []*entry
 	row     *Row
@@ -93,11 +94,13 @@ func (t *transaction) accepted() []*entry {
 	return list
 }
 
-// sqlTransaction names this transaction: its id, assigned here so that every header can carry it, and the
-// cluster that the id belongs to. The latter is a read of a file of one block; asking in the transaction
-// makes it right also after a pool was pointed elsewhere.
+// sqlTransaction names this transaction: its id, assigned here so that every header can carry it, the
+// cluster that the id belongs to, and its beginning, which tells it from another one that had the id before
+// a crash. The cluster is a read of a file of one block; asking in the transaction makes it right also after
+// a pool was pointed elsewhere.
 const sqlTransaction = `
-SELECT pg_current_xact_id()::text::bigint, (SELECT system_identifier FROM pg_control_system())`
+SELECT pg_current_xact_id()::text::bigint, (SELECT system_identifier FROM pg_control_system()),
+    (extract(epoch FROM transaction_timestamp()) * 1000000)::bigint`
 
 // read begins the transaction, takes its locks, and reads and judges under them. Each statement has its own
 // snapshot, taken after the locks were granted.
@@ -122,7 +125,7 @@ func (t *transaction) read(ctx context.Context, conn *pgx.Conn) error {
 	locks.queue(b)
 	b.Queue(sqlTransaction).QueryRow(func(row pgx.Row) error {
 		var xid, database int64
-		err := row.Scan(&xid, &database)
+		err := row.Scan(&xid, &database, &t.begunAt)
 		t.xid, t.database = uint64(xid), uint64(database)
 		return err
 	})

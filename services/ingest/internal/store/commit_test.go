@@ -73,6 +73,7 @@ func TestCommitStoresEverything(t *testing.T) {
 	require.Zero(t, h.GetChannelAclVersion())
 	require.Equal(t, xid, h.GetCommitXid())
 	require.Equal(t, system, h.GetDatabaseId())
+	require.Equal(t, row.CreatedAt.UnixMicro(), h.GetBegunAt())
 	require.Equal(t, note.Traceparent, h.GetTraceparent())
 	h = sent[local][0].GetHeader()
 	require.Equal(t, "general", h.GetChannel())

@@ -142,7 +142,7 @@ func (t *transaction) payload(entries []*entry) (*busv1.OutboxPayload, error) {
 		header := NewHeader(e.Candidate, t.partitions)
 		header.CommunityAclVersion = t.state.Communities[e.Community].ACLVersion
 		header.ChannelAclVersion = e.channel.ACLVersion
-		header.CommitXid, header.DatabaseId = t.xid, t.database
+		header.CommitXid, header.DatabaseId, header.BegunAt = t.xid, t.database, t.begunAt
 		batch := batches[header.GetPartition()]
 		if batch == nil {
 			batch = &busv1.EnvelopeBatch{}

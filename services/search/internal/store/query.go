@@ -39,8 +39,9 @@ type Observer func(p *plan.Plan, took time.Duration, rows int)
 // by the first statement.
 const (
 	begin        = `BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY`
-	readSnapshot = `SELECT pg_catalog.pg_current_snapshot()::text, pg_catalog.pg_is_in_recovery()`
-	commit       = `COMMIT`
+	readSnapshot = `SELECT pg_catalog.pg_current_snapshot()::text, pg_catalog.pg_is_in_recovery(),
+    (extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000)::bigint`
+	commit = `COMMIT`
 )
 
 var errStandby = errors.New("the database is a standby")
@@ -51,13 +52,12 @@ var errStandby = errors.New("the database is a standby")
 func (s *Store) Query(ctx context.Context, plans []plan.Plan, observe Observer) (Snapshot, [][]Event, error) {
 	var snap Snapshot
 	var answers [][]Event
-	err := s.inSnapshot(ctx, plans, func(databaseID uint64, text string, standby bool) (err error) {
+	err := s.inSnapshot(ctx, plans, func(taken Snapshot, standby bool) error {
 		if standby {
 			return fault.Wrap(fault.Overloaded, "", errStandby)
 		}
-		answers = make([][]Event, 0, len(plans))
-		snap, err = parseSnapshot(databaseID, text)
-		return err
+		snap, answers = taken, make([][]Event, 0, len(plans))
+		return nil
 	}, func(p *plan.Plan, rows pgx.Rows) (int, error) {
 		var events []Event
 		for rows.Next() {
@@ -87,7 +87,7 @@ func (s *Store) Query(ctx context.Context, plans []plan.Plan, observe Observer) 
 func (s *Store) Count(ctx context.Context, plans []plan.Plan, counted bool, limit int, observe Observer) (int, error) {
 	count := 0
 	var seen map[nostr.ID]struct{}
-	err := s.inSnapshot(ctx, plans, func(uint64, string, bool) error {
+	err := s.inSnapshot(ctx, plans, func(Snapshot, bool) error {
 		count, seen = 0, make(map[nostr.ID]struct{})
 		return nil
 	}, func(p *plan.Plan, rows pgx.Rows) (int, error) {
@@ -122,7 +122,7 @@ func (s *Store) Count(ctx context.Context, plans []plan.Plan, counted bool, limi
 // for each plan in order; both again from the start if the connection breaks.
 func (s *Store) inSnapshot(
 	ctx context.Context, plans []plan.Plan,
-	opened func(databaseID uint64, snapshot string, standby bool) error,
+	opened func(taken Snapshot, standby bool) error,
 	answer func(*plan.Plan, pgx.Rows) (int, error), observe Observer,
 ) error {
 	return s.readBulk(ctx, func(ctx context.Context, conn *pgx.Conn, session session) error {
@@ -144,17 +144,23 @@ func (s *Store) inSnapshot(
 
 func readResults(
 	results pgx.BatchResults, session session, plans []plan.Plan,
-	opened func(uint64, string, bool) error, answer func(*plan.Plan, pgx.Rows) (int, error), observe Observer,
+	opened func(Snapshot, bool) error, answer func(*plan.Plan, pgx.Rows) (int, error), observe Observer,
 ) error {
 	if _, err := results.Exec(); err != nil {
 		return fmt.Errorf("begin snapshot: %w", err)
 	}
 	var text string
 	var standby bool
-	if err := results.QueryRow().Scan(&text, &standby); err != nil {
+	var takenAt int64
+	if err := results.QueryRow().Scan(&text, &standby, &takenAt); err != nil {
 		return fmt.Errorf("read snapshot: %w", err)
 	}
-	if err := opened(session.databaseID, text, standby); err != nil {
+	taken, err := parseSnapshot(session.databaseID, text)
+	if err != nil {
+		return err
+	}
+	taken.TakenAt = takenAt
+	if err := opened(taken, standby); err != nil {
 		return err
 	}
 	last := time.Now()

@@ -16,11 +16,14 @@ type Snapshot struct {
 	// those between that had not ended.
 	Xmin, Xmax uint64
 	InProgress []uint64
+	// TakenAt is when it was taken, or a moment later: microseconds since the Unix epoch by the database's
+	// clock.
+	TakenAt int64
 }
 
 // Proto returns the snapshot's message.
 func (s *Snapshot) Proto() *commonv1.Snapshot {
-	return &commonv1.Snapshot{DatabaseId: s.DatabaseID, Xmin: s.Xmin, Xmax: s.Xmax, InProgress: s.InProgress}
+	return &commonv1.Snapshot{DatabaseId: s.DatabaseID, Xmin: s.Xmin, Xmax: s.Xmax, InProgress: s.InProgress, TakenAt: s.TakenAt}
 }
 
 // parseSnapshot reads the text form of pg_snapshot: "xmin:xmax:xip,xip".

@@ -106,7 +106,11 @@ type Header struct {
 	// database_id identifies the Postgres cluster that commit_xid belongs to.
 	DatabaseId uint64 `protobuf:"varint,11,opt,name=database_id,json=databaseId,proto3" json:"database_id,omitempty"`
 	// traceparent is the W3C trace context of the submission, empty when it is not sampled.
-	Traceparent   string `protobuf:"bytes,12,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
+	Traceparent string `protobuf:"bytes,12,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
+	// begun_at is when the transaction of commit_xid began, in microseconds since the Unix epoch by the
+	// database's clock; 0 for ephemeral events. Not a Timestamp, because it is only ever compared with
+	// Snapshot.taken_at.
+	BegunAt       int64 `protobuf:"varint,13,opt,name=begun_at,json=begunAt,proto3" json:"begun_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -223,6 +227,13 @@ func (x *Header) GetTraceparent() string {
 		return x.Traceparent
 	}
 	return ""
+}
+
+func (x *Header) GetBegunAt() int64 {
+	if x != nil {
+		return x.BegunAt
+	}
+	return 0
 }
 
 // Envelope is one event on its way through the cluster.
@@ -458,7 +469,11 @@ type Snapshot struct {
 	// xmax: every transaction at or above it had not begun.
 	Xmax uint64 `protobuf:"varint,3,opt,name=xmax,proto3" json:"xmax,omitempty"`
 	// in_progress are the transactions between xmin and xmax that had not ended, ascending.
-	InProgress    []uint64 `protobuf:"varint,4,rep,packed,name=in_progress,json=inProgress,proto3" json:"in_progress,omitempty"`
+	InProgress []uint64 `protobuf:"varint,4,rep,packed,name=in_progress,json=inProgress,proto3" json:"in_progress,omitempty"`
+	// taken_at is when the snapshot was taken, or a moment later, in microseconds since the Unix epoch by
+	// the database's clock. A transaction that began later is not in the snapshot, whatever its id: after a
+	// crash Postgres gives ids again whose transactions left nothing in the log.
+	TakenAt       int64 `protobuf:"varint,5,opt,name=taken_at,json=takenAt,proto3" json:"taken_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -521,11 +536,18 @@ func (x *Snapshot) GetInProgress() []uint64 {
 	return nil
 }
 
+func (x *Snapshot) GetTakenAt() int64 {
+	if x != nil {
+		return x.TakenAt
+	}
+	return 0
+}
+
 var File_apiary_common_v1_event_proto protoreflect.FileDescriptor
 
 const file_apiary_common_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x1capiary/common/v1/event.proto\x12\x10apiary.common.v1\"\xff\x02\n" +
+	"\x1capiary/common/v1/event.proto\x12\x10apiary.common.v1\"\x9a\x03\n" +
 	"\x06Header\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x16\n" +
 	"\x06pubkey\x18\x02 \x01(\fR\x06pubkey\x12\x1d\n" +
@@ -542,7 +564,8 @@ const file_apiary_common_v1_event_proto_rawDesc = "" +
 	" \x01(\x04R\tcommitXid\x12\x1f\n" +
 	"\vdatabase_id\x18\v \x01(\x04R\n" +
 	"databaseId\x12 \n" +
-	"\vtraceparent\x18\f \x01(\tR\vtraceparent\"N\n" +
+	"\vtraceparent\x18\f \x01(\tR\vtraceparent\x12\x19\n" +
+	"\bbegun_at\x18\r \x01(\x03R\abegunAt\"N\n" +
 	"\bEnvelope\x120\n" +
 	"\x06header\x18\x01 \x01(\v2\x18.apiary.common.v1.HeaderR\x06header\x12\x10\n" +
 	"\x03raw\x18\x02 \x01(\fR\x03raw\"%\n" +
@@ -554,14 +577,15 @@ const file_apiary_common_v1_event_proto_rawDesc = "" +
 	"\x05index\x18\x03 \x01(\rR\x05index\"v\n" +
 	"\x06Cursor\x122\n" +
 	"\x06events\x18\x01 \x01(\v2\x1a.apiary.common.v1.PositionR\x06events\x128\n" +
-	"\tephemeral\x18\x02 \x01(\v2\x1a.apiary.common.v1.PositionR\tephemeral\"t\n" +
+	"\tephemeral\x18\x02 \x01(\v2\x1a.apiary.common.v1.PositionR\tephemeral\"\x8f\x01\n" +
 	"\bSnapshot\x12\x1f\n" +
 	"\vdatabase_id\x18\x01 \x01(\x04R\n" +
 	"databaseId\x12\x12\n" +
 	"\x04xmin\x18\x02 \x01(\x04R\x04xmin\x12\x12\n" +
 	"\x04xmax\x18\x03 \x01(\x04R\x04xmax\x12\x1f\n" +
 	"\vin_progress\x18\x04 \x03(\x04R\n" +
-	"inProgress*I\n" +
+	"inProgress\x12\x19\n" +
+	"\btaken_at\x18\x05 \x01(\x03R\atakenAt*I\n" +
 	"\x06Stream\x12\x16\n" +
 	"\x12STREAM_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rSTREAM_EVENTS\x10\x01\x12\x14\n" +
