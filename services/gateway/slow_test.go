@@ -3,7 +3,9 @@ package gateway_test
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -253,4 +255,80 @@ func TestFragmentedInput(t *testing.T) {
 	require.Equal(t, ":hi", got[1], "a pong") // '0'+10
 	require.Contains(t, got[2], `1["NOTICE","invalid: `)
 	require.Contains(t, got[3], `1["NOTICE","invalid: `)
+}
+
+// bigHistory makes search answer queries for kind 7 with n events of 64 KiB, others with none.
+func (w *world) bigHistory(n int) {
+	w.search.set(func() {
+		w.search.onQuery = func(q *searchv1.QueryRequest, send func(*searchv1.QueryResponse) error) error {
+			if err := send(&searchv1.QueryResponse{Snapshot: snapshot(1, 1)}); err != nil {
+				return err
+			}
+			for i := range n {
+				if !slices.Equal(q.GetFilters()[0].GetKinds(), []uint32{7}) {
+					return nil
+				}
+				raw := fmt.Appendf(nil, `{"id":"%064x","content":"%s"}`, i, strings.Repeat("x", 64<<10))
+				if err := send(&searchv1.QueryResponse{Events: [][]byte{raw}}); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	})
+}
+
+// Clients that ask for much and read nothing do not keep others from asking, in whatever community; what
+// they asked for waits for them.
+func TestSlowReadersOfHistoryHoldNobodyUp(t *testing.T) {
+	const events = 100
+	w := newWorld(t, with(func(c *gateway.Config) { c.MaxQueries, c.QueueBytes = 1, 512<<10 }))
+	w.bigHistory(events)
+	var slow []*sluggish
+	for range 2 {
+		s := w.slowLogin(t, `["REQ","live",{"kinds":[1],"limit":0}]`)
+		s.send(`["REQ","much",{"kinds":[7]}]`)
+		slow = append(slow, s)
+	}
+	require.Eventually(t, func() bool { return len(w.search.asked()) == len(slow) }, patience, time.Millisecond,
+		"each got its turn although nobody reads")
+	w.search.set(func() { w.search.onAccess = func([]byte) bool { return true } })
+	c := w.login(closedHost, "alice")
+	c.send(`["REQ","s",{"kinds":[1]}]`)
+	c.eose("s")
+	c.send(`["COUNT","n",{"kinds":[1]}]`)
+	c.expect(wire.LabelCount)
+
+	for _, s := range slow {
+		for i := range events {
+			require.Equal(t, fmt.Sprintf("%064x", i), s.next().EventID.String())
+		}
+		require.Equal(t, wire.LabelEOSE, s.next().Label)
+	}
+}
+
+// What waits for slow clients is bounded. Beyond, a query is given up after a moment, and only that.
+func TestWhatWaitsForSlowReadersOfHistoryIsBounded(t *testing.T) {
+	w := newWorld(t, with(func(c *gateway.Config) {
+		c.MaxQueries, c.QueueBytes, c.HistoryBytes = 1, 512<<10, 512<<10
+	}))
+	w.bigHistory(100)
+	s := w.slowLogin(t, `["REQ","live",{"kinds":[1],"limit":0}]`)
+	s.send(`["REQ","much",{"kinds":[7]}]`)
+	require.Eventually(t, func() bool { return len(w.search.asked()) == 1 }, patience, time.Millisecond)
+	c := w.login(openHost, "alice")
+	c.send(`["REQ","s",{"kinds":[1]}]`)
+	c.eose("s")
+
+	f := s.next()
+	for f.Label == wire.LabelEvent {
+		f = s.next()
+	}
+	require.Equal(t, wire.LabelClosed, f.Label)
+	require.Equal(t, "error: too slow for so many stored events", f.Message)
+	// Nothing is left behind of it.
+	for range 3 {
+		s.send(`["REQ","little",{"kinds":[1]}]`)
+		require.Equal(t, wire.LabelEOSE, s.next().Label)
+	}
 }

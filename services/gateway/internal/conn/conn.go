@@ -152,6 +152,9 @@ func (c *Conn) HistoryRoom(ctx context.Context) error {
 	return c.await(ctx, event)
 }
 
+// HasHistoryRoom reports whether HistoryRoom would return at once.
+func (c *Conn) HasHistoryRoom() bool { return c.queue.hasRoom(event) }
+
 // await waits until at most half of the budget of cl is in use.
 func (c *Conn) await(ctx context.Context, cl class) error {
 	for {

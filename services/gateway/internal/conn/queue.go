@@ -244,6 +244,13 @@ func (q *queue) waitRoom(c class) <-chan struct{} {
 	return q.wake
 }
 
+// hasRoom reports whether waitRoom would return nil.
+func (q *queue) hasRoom(c class) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.stop != nil || q.budget(c).half()
+}
+
 // starve notes that somebody waits for room for events. first is true when nobody did before; room
 // is true when there is room already, and then nothing is noted.
 func (q *queue) starve() (first, room bool) {

@@ -2,9 +2,7 @@ package session
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"time"
 
@@ -15,7 +13,6 @@ import (
 	commonv1 "github.com/apiary-relay/apiary/proto/gen/apiary/common/v1"
 	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
 	"github.com/apiary-relay/apiary/services/gateway/internal/cork"
-	"github.com/apiary-relay/apiary/services/gateway/internal/hub"
 )
 
 // topic is what a subscription listens on, with the filters that concern it.
@@ -288,58 +285,6 @@ func (s *Session) attach(ctx context.Context, sub *subscription, p *commonv1.Pri
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-}
-
-// history sends the stored events. The client's pace holds the query back, within the bounds.
-func (s *Session) history(ctx context.Context, sub *subscription, q query, p *commonv1.Principal) error {
-	ctx, cancel := context.WithTimeout(ctx, s.srv.cfg.QueryTimeout)
-	defer cancel()
-	if err := s.srv.queries.Acquire(ctx, 1); err != nil {
-		return context.Cause(ctx)
-	}
-	defer s.srv.queries.Release(1)
-	// CallTimeout bounds each wait for search; the time that the client takes does not count.
-	ctx, expire := context.WithCancelCause(ctx)
-	defer expire(nil)
-	watch := time.AfterFunc(s.srv.cfg.CallTimeout, func() { expire(fault.New(fault.Timeout, "")) })
-	defer watch.Stop()
-
-	stream, err := s.srv.Search.Query(ctx, &searchv1.QueryRequest{
-		Community: s.community.ID, Principal: p, Filters: q.filters,
-	})
-	if err != nil {
-		return callError(ctx, err)
-	}
-	for first := true; ; first = false {
-		resp, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return callError(ctx, err)
-		}
-		watch.Stop()
-		if first {
-			sub.setSnapshot(resp.GetSnapshot())
-		}
-		for _, raw := range resp.GetEvents() {
-			if err := s.conn.HistoryRoom(ctx); err != nil {
-				return callError(ctx, err)
-			}
-			if !sub.send(hub.Stored(sub.prefix, raw)) {
-				return errEnded
-			}
-		}
-		watch.Reset(s.srv.cfg.CallTimeout)
-	}
-}
-
-// callError prefers why ctx has ended to what a call made of it.
-func callError(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return err
 }
 
 // count answers a COUNT (NIP-45).

@@ -55,6 +55,9 @@ type Config struct {
 	Workers int
 	// MaxQueries is how many stored queries of the process run at a time; the others queue.
 	MaxQueries int64
+	// HistoryBytes is the size of the stored events of the process that wait for clients which are slower than
+	// search; one connection may use an eighth of it.
+	HistoryBytes int64
 	// HeldEvents and HeldBytes bound the live events that one subscription holds back while it reads
 	// its history.
 	HeldEvents, HeldBytes int
@@ -94,6 +97,7 @@ type Server struct {
 	lastID  atomic.Uint64
 	bytes   *semaphore.Weighted // of EVENTs in flight
 	queries *semaphore.Weighted
+	parking parking
 }
 
 // NewServer returns a server of sessions.
@@ -102,5 +106,6 @@ func NewServer(cfg Config, deps Deps) *Server {
 		cfg: cfg, Deps: deps,
 		bytes:   semaphore.NewWeighted(cfg.MaxEventBytes),
 		queries: semaphore.NewWeighted(cfg.MaxQueries),
+		parking: newParking(cfg.HistoryBytes),
 	}
 }

@@ -31,6 +31,7 @@ type Session struct {
 	slots     chan struct{} // a place for each EVENT in flight
 	jobs      jobs
 	values    atomic.Int64 // cost of the subscriptions that have not ended
+	parked    atomic.Int64 // bytes of stored events that the client has not taken
 
 	mu     sync.Mutex
 	subs   map[string]*subscription
