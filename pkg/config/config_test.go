@@ -418,3 +418,19 @@ func TestEnvironmentOfTheProcess(t *testing.T) {
 func TestPorts(t *testing.T) {
 	require.Equal(t, "127.0.0.1:7401", config.Loopback(config.PortIngest))
 }
+
+func TestAMistakeNamesItsCommand(t *testing.T) {
+	for args, command := range map[string]string{
+		"":                      "app",
+		"frobnicate":            "app",
+		"serve --nope":          "app serve",
+		"serve --drain=soon":    "app serve",
+		"config print --nope":   "app config print",
+		"config print superior": "app config print",
+	} {
+		_, err := config.Parse("app", &commands{}, strings.Fields(args), config.Options{Environ: []string{}})
+		var usage *config.UsageError
+		require.ErrorAs(t, err, &usage, args)
+		require.Equal(t, command, usage.Command, args)
+	}
+}

@@ -14,6 +14,20 @@ import (
 // ErrHelp is returned when --help was asked for and printed.
 var ErrHelp = errors.New("help was printed")
 
+// UsageError is a mistake on the command line, or a value that a setting cannot have.
+type UsageError struct {
+	// Command is what was called, as far as it was understood, such as "apiary client listen"; its --help
+	// says what would have been right.
+	Command string
+	cause   error
+}
+
+// Error says what is wrong.
+func (e *UsageError) Error() string { return e.cause.Error() }
+
+// Unwrap returns the cause.
+func (e *UsageError) Unwrap() error { return e.cause }
+
 // fileFlag is the name of the flag that names the file.
 const fileFlag = "config"
 
@@ -46,7 +60,8 @@ type file struct {
 
 // Parse fills cfg, a pointer to a struct, and opts.Also from args (without the program's name), the
 // environment and the file. Values that the structs hold already are defaults that go before the
-// `default` tags. The error lists everything that Validate methods complain of.
+// `default` tags. The error lists everything that Validate methods complain of; what the arguments or a value
+// make wrong is a *UsageError.
 func Parse(name string, cfg any, args []string, opts Options) (*Loaded, error) {
 	l, err := load(name, cfg, args, opts)
 	if err != nil {
@@ -108,7 +123,7 @@ func load(name string, cfg any, args []string, opts Options) (*Loaded, error) {
 		return nil, ErrHelp
 	}
 	if err != nil {
-		return nil, err
+		return nil, usage(name, err)
 	}
 	for _, p := range l.ctx.Path {
 		if p.Flag != nil && !p.Resolved {
@@ -116,6 +131,21 @@ func load(name string, cfg any, args []string, opts Options) (*Loaded, error) {
 		}
 	}
 	return l, nil
+}
+
+// usage adds to kong's error which command it is about.
+func usage(name string, err error) error {
+	var parse *kong.ParseError
+	if !errors.As(err, &parse) || parse.Context == nil {
+		return err
+	}
+	command := []string{name}
+	for _, p := range parse.Context.Path {
+		if p.Command != nil {
+			command = append(command, p.Command.Name)
+		}
+	}
+	return &UsageError{Command: strings.Join(command, " "), cause: err}
 }
 
 // Command returns the selected command, like "config print", and the empty string when the program

@@ -30,6 +30,9 @@ type Config struct {
 	OnReady func()
 	// OnDraining, if set, is called when the group begins to stop, before anything else.
 	OnDraining func()
+	// OnFailure, if set, is called with the first failure of a member before anything is stopped, which may
+	// take a while; Run returns it too. A group in a group leaves it unset: its failure is its parent's.
+	OnFailure func(error)
 	// Log may be nil.
 	Log *slog.Logger
 }
@@ -135,8 +138,8 @@ func (g *Group) Run(ctx context.Context, ready func()) error {
 			err = m.failure()
 		}
 	}
-	if err != nil {
-		g.cfg.Log.LogAttrs(ctx, slog.LevelError, "stopping after a failure", slog.Any("error", err))
+	if err != nil && g.cfg.OnFailure != nil {
+		g.cfg.OnFailure(err)
 	}
 	return errors.Join(err, g.stop(ctx, started, err == nil))
 }

@@ -12,7 +12,7 @@
 //
 // and the all-in-one, which has commands, uses Command and Serve, of which Main is made.
 //
-// The first SIGTERM or SIGINT starts an orderly stop: readiness and gRPC health turn, a delay lets
+// The first SIGTERM, SIGINT or SIGHUP (the terminal was closed; nohup is respected) starts an orderly stop: readiness and gRPC health turn, a delay lets
 // load balancers notice, services drain in reverse order, their contexts end in reverse order (pools
 // and bus connections were added first and close last), and traces and metrics are flushed. A second
 // signal ends the process at once. Exit codes: 0 after a clean stop, 1 after a failure, 2 for a bad
@@ -27,6 +27,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
@@ -49,6 +52,9 @@ type Config struct {
 	Drain            DrainConfig  `embed:"" prefix:"drain."`
 	// StartTimeout bounds the start of the service; what it waits for differs between programs.
 	StartTimeout time.Duration `help:"Longest time until everything is ready." default:"1m"`
+	// QuietFailure keeps the failure that ends Serve out of the log: a program that a person runs prints it
+	// as text instead. It is the program's to set, not the user's.
+	QuietFailure bool `kong:"-"`
 }
 
 // DrainConfig bounds how long an orderly stop takes. In a cluster, delay and timeout together stay
@@ -76,6 +82,8 @@ type Env struct {
 	Health *admin.Health
 	// Telemetry has the providers, for libraries that want those.
 	Telemetry *telemetry.Telemetry
+	// AdminAddr is where the admin listener is: nil when there is none, or before the service runs.
+	AdminAddr func() net.Addr
 }
 
 // RPC returns what RPC servers and clients need of the process, without an in-process transport.
@@ -100,10 +108,13 @@ const (
 // Serve builds the service and runs it until ctx is done or something fails. loaded is shown in
 // /statusz. Logs go to w.
 func Serve(ctx context.Context, name string, cfg Config, loaded *config.Loaded, w io.Writer, build Build) (err error) {
+	// Who reads our output may go first, as with "apiary serve | tee log" and Ctrl-C; that must not end the process
+	// in the middle of its stop.
+	signal.Ignore(syscall.SIGPIPE)
 	version := buildinfo.Read().Version
 	tel, err := telemetry.New(ctx, cfg.Config, name, version, w)
 	if err != nil {
-		return errors.Join(ErrConfig, err)
+		return refused{err}
 	}
 	defer func() {
 		flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout) // ctx is done
@@ -118,35 +129,70 @@ func Serve(ctx context.Context, name string, cfg Config, loaded *config.Loaded, 
 		tel.Log.LogAttrs(ctx, slog.LevelWarn, "memory limit not set", slog.Any("error", err))
 	}
 
-	env, err := newEnv(name, tel)
+	env, server, err := newEnv(name, cfg, tel, loaded)
 	if err != nil {
 		return err
 	}
 	service, err := build(env)
 	if err != nil {
-		return errors.Join(ErrConfig, err)
+		return refused{err}
 	}
 	for _, text := range loaded.Warnings() {
 		tel.Log.LogAttrs(ctx, slog.LevelWarn, "suspicious configuration", slog.String("setting", text))
 	}
 	tel.Log.LogAttrs(ctx, slog.LevelInfo, "starting", slog.String("build", buildinfo.Read().String()))
-	err = group(ctx, cfg, env, loaded, service).Run(ctx, nil)
-	tel.Log.LogAttrs(ctx, slog.LevelInfo, "stopped", slog.Bool("clean", err == nil))
-	return err
+	var first error
+	err = group(ctx, cfg, env, server, service, func(failure error) {
+		first = failure
+		if !cfg.QuietFailure {
+			tel.Log.LogAttrs(ctx, slog.LevelError, "stopping after a failure", slog.Any("error", failure))
+		}
+	}).Run(ctx, nil)
+	switch {
+	case err == nil:
+		tel.Log.LogAttrs(ctx, slog.LevelInfo, "stopped", slog.Bool("clean", true))
+		return nil
+	case cfg.QuietFailure:
+		return err
+	case first != nil && first.Error() == err.Error():
+		tel.Log.LogAttrs(ctx, slog.LevelInfo, "stopped", slog.Bool("clean", false))
+	default: // more went wrong on the way out
+		tel.Log.LogAttrs(ctx, slog.LevelError, "stopped", slog.Bool("clean", false), slog.Any("error", err))
+	}
+	return logged{err}
 }
 
-func newEnv(name string, tel *telemetry.Telemetry) (*Env, error) {
+// refused is an error that means a bad configuration.
+type refused struct{ error }
+
+func (e refused) Unwrap() error { return e.error }
+
+// Is makes it an ErrConfig.
+func (refused) Is(target error) bool { return target == ErrConfig }
+
+// logged is an error that the log has already.
+type logged struct{ error }
+
+func (e logged) Unwrap() error { return e.error }
+
+func newEnv(name string, cfg Config, tel *telemetry.Telemetry, loaded *config.Loaded) (*Env, *admin.Server, error) {
 	meter := tel.Meter(name)
 	health, err := admin.NewHealth(tel.Log, meter)
 	if err != nil {
-		return nil, fmt.Errorf("build health: %w", err)
+		return nil, nil, fmt.Errorf("build health: %w", err)
 	}
-	return &Env{Name: name, Log: tel.Log, Meter: meter, Tracer: tel.Tracer(name), Health: health, Telemetry: tel}, nil
+	server := admin.NewServer(cfg.Admin, admin.Deps{
+		Log: tel.Log, Health: health, Metrics: tel.Handler(), Status: func() any { return changed(loaded) },
+	})
+	env := &Env{
+		Name: name, Log: tel.Log, Meter: meter, Tracer: tel.Tracer(name), Health: health, Telemetry: tel, AdminAddr: server.Addr,
+	}
+	return env, server, nil
 }
 
 // group puts the service between the admin listener and the outside: the listener starts first and
 // stops last, so that probes are answered throughout.
-func group(ctx context.Context, cfg Config, env *Env, loaded *config.Loaded, service lifecycle.Service) *lifecycle.Group {
+func group(ctx context.Context, cfg Config, env *Env, server *admin.Server, service lifecycle.Service, onFailure func(error)) *lifecycle.Group {
 	g := lifecycle.NewGroup(lifecycle.Config{
 		StartTimeout: cfg.StartTimeout,
 		DrainDelay:   cfg.Drain.Delay,
@@ -160,10 +206,9 @@ func group(ctx context.Context, cfg Config, env *Env, loaded *config.Loaded, ser
 			env.Health.SetDraining()
 			env.Log.LogAttrs(ctx, slog.LevelInfo, "draining", slog.Duration("delay", cfg.Drain.Delay))
 		},
+		OnFailure: onFailure,
 	})
-	g.Add("admin", admin.NewServer(cfg.Admin, admin.Deps{
-		Log: env.Log, Health: env.Health, Metrics: env.Telemetry.Handler(), Status: func() any { return changed(loaded) },
-	}))
+	g.Add("admin", server)
 	g.Add("checks", env.Health, "admin")
 	g.Add(env.Name, service, "admin")
 	return g

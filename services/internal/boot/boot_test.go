@@ -5,7 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net"
 	"os"
+	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -14,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/apiary-relay/apiary/pkg/admin"
 	"github.com/apiary-relay/apiary/pkg/config"
 	"github.com/apiary-relay/apiary/pkg/lifecycle"
 )
@@ -148,9 +152,53 @@ func TestExitCodes(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			code, _, logs := start(t, c.build, c.args...)
 			require.Equal(t, c.code, code, logs)
-			require.Contains(t, logs, c.text)
+			require.Equal(t, 1, strings.Count(logs, c.text), "a failure is told once: %s", logs)
+			require.NotContains(t, logs, "bad configuration", "what is bad says more")
 		})
 	}
+}
+
+// A service's failure is for those who collect logs: everything it writes is JSON.
+func TestFailureIsLogged(t *testing.T) {
+	broken := errors.New("disk is gone")
+	var env *Env
+	code, _, logs := start(t, func(e *Env) (lifecycle.Service, error) {
+		env = e
+		return lifecycle.Func(func(context.Context, func()) error {
+			require.NotZero(t, e.AdminAddr().(*net.TCPAddr).Port, "port 0 was asked for")
+			return broken
+		}), nil
+	})
+	require.Equal(t, exitFailure, code)
+	require.NotNil(t, env)
+	for line := range bytes.Lines([]byte(logs)) {
+		require.True(t, json.Valid(line), string(line))
+	}
+}
+
+// What a person runs says it in text, without the log's words.
+func TestQuietFailureIsPrinted(t *testing.T) {
+	var stderr buffer
+	code := run("hive", "A test.", []any{&settings{}}, nil, Streams{&stderr, &stderr}, func(ctx context.Context, loaded *config.Loaded, std Streams) error {
+		cfg := config.MustDefault(Config{QuietFailure: true, Admin: admin.Config{Listen: "127.0.0.1:0"}})
+		return Serve(ctx, "hive", cfg, loaded, std.Err, func(*Env) (lifecycle.Service, error) {
+			return lifecycle.Task(func(context.Context) error { return errors.New("disk is gone") }), nil
+		})
+	})
+	require.Equal(t, exitFailure, code)
+	require.Equal(t, "hive: disk is gone", lastLine(stderr.String()))
+	require.Equal(t, 1, strings.Count(stderr.String(), "disk is gone"))
+}
+
+func lastLine(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return lines[len(lines)-1]
+}
+
+func TestAMistakeIsToldWithAWayOn(t *testing.T) {
+	code, _, logs := start(t, never(t), "--romms=1")
+	require.Equal(t, exitConfig, code)
+	require.Equal(t, "hive: unknown flag --romms, did you mean \"--rooms\"?\nRun \"hive --help\" to see what there is.\n", logs)
 }
 
 func TestPrinting(t *testing.T) {
@@ -168,13 +216,32 @@ func TestPrinting(t *testing.T) {
 }
 
 func TestSecondSignalEndsAtOnce(t *testing.T) {
-	atOnce := make(chan struct{})
-	ctx, stop := withSignals(t.Context(), func() { close(atOnce) })
-	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGINT))
-	<-ctx.Done()
+	for _, first := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		atOnce := make(chan struct{})
+		ctx, stop := withSignals(t.Context(), func() { close(atOnce) })
+		require.NoError(t, syscall.Kill(os.Getpid(), first))
+		<-ctx.Done()
+		require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGTERM))
+		<-atOnce
+		stop()
+	}
+}
+
+// Under nohup a terminal that is closed ends nothing.
+func TestIgnoredHangupStaysIgnored(t *testing.T) {
+	signal.Ignore(syscall.SIGHUP)
+	defer signal.Reset(syscall.SIGHUP)
+	ctx, stop := withSignals(t.Context(), func() { t.Error("no second signal was sent") })
+	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
 	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGTERM))
-	<-atOnce
+	<-ctx.Done()
 	stop()
+}
+
+// A reader of the log that is gone does not kill the process.
+func TestABrokenPipeIsSurvived(t *testing.T) {
+	start(t, func(*Env) (lifecycle.Service, error) { return nil, errors.New("no") })
+	require.True(t, signal.Ignored(syscall.SIGPIPE))
 }
 
 func TestStopWithoutSignal(t *testing.T) {

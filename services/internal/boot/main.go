@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/apiary-relay/apiary/pkg/admin"
@@ -79,7 +80,7 @@ func run(name, description string, structs []any, args []string, std Streams, wo
 		return exitClean
 	}
 	if err != nil {
-		return report(name, errors.Join(ErrConfig, err), std)
+		return report(name, refused{err}, std)
 	}
 	ctx, stop := withSignals(context.Background(), func() { os.Exit(exitFailure) })
 	defer stop()
@@ -91,19 +92,29 @@ func report(name string, err error, std Streams) int {
 	if err == nil {
 		return exitClean
 	}
-	_, _ = fmt.Fprintf(std.Err, "%s: %v\n", name, err) // nobody is left to tell if this fails
+	if !errors.As(err, new(logged)) {
+		// The program's name is there already. Nobody is left to tell if this fails.
+		_, _ = fmt.Fprintf(std.Err, "%s: %s\n", name, strings.TrimPrefix(err.Error(), "run "+name+": "))
+	}
+	var usage *config.UsageError
+	if errors.As(err, &usage) {
+		_, _ = fmt.Fprintf(std.Err, "Run \"%s --help\" to see what there is.\n", usage.Command)
+	}
 	if errors.Is(err, ErrConfig) {
 		return exitConfig
 	}
 	return exitFailure
 }
 
-// withSignals returns a context that ends with the first SIGTERM or SIGINT. The second one calls
+// withSignals returns a context that ends with the first SIGTERM, SIGINT or SIGHUP. The second one calls
 // atOnce. stop ends the waiting and returns when it has ended.
 func withSignals(ctx context.Context, atOnce func()) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	if !signal.Ignored(syscall.SIGHUP) { // nohup has it ignored
+		signal.Notify(signals, syscall.SIGHUP)
+	}
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
