@@ -78,7 +78,7 @@ var readyLine = regexp.MustCompile(`^ready +(ws://localhost:\d+)$`)
 // serve starts apiary serve and waits until it says that it is ready.
 func serve(t *testing.T, dir string) *server {
 	t.Helper()
-	s := &server{t: t, cmd: command(context.WithoutCancel(t.Context()), dir, "serve", "--listen", "127.0.0.1:0", "--data", "data")}
+	s := &server{t: t, cmd: command(context.WithoutCancel(t.Context()), dir, "serve", "--listen", "127.0.0.1:0", "--admin.listen", "127.0.0.1:0", "--data", "data")}
 	stdout, err := s.cmd.StdoutPipe()
 	require.NoError(t, err)
 	s.cmd.Stderr = &s.stderr
@@ -139,6 +139,7 @@ func TestServe(t *testing.T) {
 	require.Contains(t, first.welcome, "made the relay key")
 	require.Contains(t, first.welcome, "made the operator key")
 	require.Contains(t, first.welcome, "community set localhost --access closed")
+	require.Regexp(t, `admin on http://127\.0\.0\.1:[1-9]\d*\n`, first.welcome, "the real port")
 	for _, name := range []string{"relay.key", "operator.key"} {
 		info, err := os.Stat(filepath.Join(dir, "data", name))
 		require.NoError(t, err)

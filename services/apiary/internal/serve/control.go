@@ -47,8 +47,25 @@ func makeControlDir(socket string) error {
 		return fmt.Errorf("make control directory: %w", err)
 	}
 	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || !info.IsDir() || info.Mode().Perm() != 0o700 || int(stat.Uid) != os.Geteuid() {
-		return fmt.Errorf("make control directory: %s is there and is not a directory of this user only", dir)
+	switch {
+	case !ok || !info.IsDir():
+		return fmt.Errorf("make control directory: %s is there and is no directory", dir)
+	case int(stat.Uid) != os.Geteuid():
+		return fmt.Errorf("make control directory: %s belongs to another user (id %d): run as that one, or choose another data directory", dir, stat.Uid)
+	case info.Mode().Perm() != 0o700:
+		return fmt.Errorf("make control directory: others may enter %s (mode %04o): chmod 700 it", dir, info.Mode().Perm())
+	}
+	return nil
+}
+
+// removeControlDir removes the socket's directory when it is not in the data directory, where it may stay.
+func removeControlDir(data, socket string) error {
+	dir := filepath.Dir(socket)
+	if filepath.Dir(dir) == data {
+		return nil
+	}
+	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove control directory: %w", err)
 	}
 	return nil
 }

@@ -38,6 +38,7 @@ type process struct {
 	out     io.Writer
 
 	relay, operator identity
+	control         string // the socket of the operator's commands; empty when ingest listens elsewhere
 
 	mu      sync.Mutex
 	running *apiary.Service // guarded by mu; nil until the services are built
@@ -56,14 +57,13 @@ func newProcess(cfg Config, dir *datadir.Dir, env *boot.Env, program string, out
 		p.cfg.Services.Gateway.Contact = p.operator.key.PubKey().String()
 	}
 	if p.cfg.Services.Ingest.GRPC.Listen == "" {
-		socket, err := ControlSocket(dir.Path())
-		if err != nil {
+		if p.control, err = ControlSocket(dir.Path()); err != nil {
 			return nil, err
 		}
-		if err := makeControlDir(socket); err != nil {
+		if err := makeControlDir(p.control); err != nil {
 			return nil, err
 		}
-		p.cfg.Services.Ingest.GRPC.Listen = "unix://" + socket
+		p.cfg.Services.Ingest.GRPC.Listen = "unix://" + p.control
 	}
 	return p, nil
 }
@@ -81,6 +81,14 @@ func (p *process) Drain(ctx context.Context) error {
 
 // Run brings everything up, from the bottom, and takes it down again when ctx ends.
 func (p *process) Run(ctx context.Context, ready func()) (err error) {
+	removeAdmin, err := writeAdminAddress(p.dir, p.env.AdminAddr())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, removeAdmin()) }()
+	if p.control != "" {
+		defer func() { err = errors.Join(err, removeControlDir(p.dir.Path(), p.control)) }()
+	}
 	database, lost, stopDatabase, err := p.database(ctx)
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"strings"
 	"syscall"
 
 	"github.com/apiary-relay/apiary/pkg/config"
@@ -29,7 +30,7 @@ func Run(ctx context.Context, cfg Config, loaded *config.Loaded, program string,
 	}
 	dir, err := datadir.Open(path)
 	if err != nil {
-		return explainHeld(err)
+		return explainData(err)
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
 	if cfg.Listen != "" {
@@ -41,22 +42,19 @@ func Run(ctx context.Context, cfg Config, loaded *config.Loaded, program string,
 	if cfg.Process.Admin.Listen, err = adminAddress(ctx, cfg.Process.Admin.Listen); err != nil {
 		return err
 	}
-	if err := datadir.Replace(dir.Path(adminFile), []byte(cfg.Process.Admin.Listen+"\n")); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.Remove(dir.Path(adminFile))) }()
+	cfg.Process.QuietFailure = true
 	return boot.Serve(ctx, "apiary", cfg.Process, loaded, logs, func(env *boot.Env) (lifecycle.Service, error) {
 		return newProcess(cfg, dir, env, program, out)
 	})
 }
 
-// explainHeld says what to do when another process holds the directory.
-func explainHeld(err error) error {
+// explainData says what to do when the directory cannot be had.
+func explainData(err error) error {
 	var held *datadir.HeldError
 	if errors.As(err, &held) {
 		return fmt.Errorf("%w: stop that one, or choose another directory with --data", held)
 	}
-	return err
+	return fmt.Errorf("%w: choose another directory with --data", err)
 }
 
 // checkListen finds out before anything is started whether clients can be listened for.
@@ -90,6 +88,16 @@ func adminAddress(ctx context.Context, listen string) (string, error) {
 	return "", errors.New("find an address for the admin listener: none is free, choose one with --admin.listen")
 }
 
+// writeAdminAddress records where the admin listener is; remove undoes it.
+func writeAdminAddress(dir *datadir.Dir, addr net.Addr) (remove func() error, err error) {
+	text := ""
+	if addr != nil {
+		text = addr.String()
+	}
+	path := dir.Path(adminFile)
+	return func() error { return os.Remove(path) }, datadir.Replace(path, []byte(text+"\n"))
+}
+
 // AdminAddress returns the address of the admin listener of the all-in-one that runs on the directory.
 func AdminAddress(data string) (string, error) {
 	content, err := os.ReadFile(data + "/" + adminFile) //nolint:gosec // the operator's directory
@@ -99,7 +107,11 @@ func AdminAddress(data string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read the admin listener's address: %w", err)
 	}
-	return string(content[:max(0, len(content)-1)]), nil
+	address := strings.TrimSpace(string(content))
+	if address == "" {
+		return "", fmt.Errorf("the apiary serve on %s has no admin listener (admin.listen is empty)", data)
+	}
+	return address, nil
 }
 
 // logPart returns a logger for what is not one of the services.

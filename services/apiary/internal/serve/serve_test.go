@@ -44,11 +44,25 @@ func TestControlDirIsOursAlone(t *testing.T) {
 	require.NoError(t, makeControlDir(socket), "it may be there already")
 
 	require.NoError(t, os.Chmod(filepath.Dir(socket), 0o755))
-	require.ErrorContains(t, makeControlDir(socket), "not a directory of this user only")
+	require.ErrorContains(t, makeControlDir(socket), "(mode 0755): chmod 700 it")
 
 	link := filepath.Join(t.TempDir(), "control")
 	require.NoError(t, os.Symlink(t.TempDir(), link))
-	require.ErrorContains(t, makeControlDir(filepath.Join(link, "ingest.sock")), "not a directory of this user only")
+	require.ErrorContains(t, makeControlDir(filepath.Join(link, "ingest.sock")), "is no directory")
+}
+
+func TestOnlyAControlDirElsewhereIsRemoved(t *testing.T) {
+	data := t.TempDir()
+	inside := filepath.Join(data, "control", "ingest.sock")
+	require.NoError(t, makeControlDir(inside))
+	require.NoError(t, removeControlDir(data, inside))
+	require.DirExists(t, filepath.Dir(inside))
+
+	elsewhere := filepath.Join(t.TempDir(), "apiary-control-0", "ingest.sock")
+	require.NoError(t, makeControlDir(elsewhere))
+	require.NoError(t, removeControlDir(data, elsewhere))
+	require.NoDirExists(t, filepath.Dir(elsewhere))
+	require.NoError(t, removeControlDir(data, elsewhere), "it may be gone")
 }
 
 func TestIdentityIsMadeOnce(t *testing.T) {
@@ -86,6 +100,25 @@ func TestAdminAddress(t *testing.T) {
 	require.ErrorContains(t, err, "no apiary serve runs on")
 }
 
+func TestAdminAddressIsFoundWhileItIsThere(t *testing.T) {
+	dir, err := datadir.Open(t.TempDir())
+	require.NoError(t, err)
+	defer dir.Close()
+	remove, err := writeAdminAddress(dir, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 9090})
+	require.NoError(t, err)
+	address, err := AdminAddress(dir.Path())
+	require.NoError(t, err)
+	require.Equal(t, "127.0.0.1:9090", address)
+
+	_, err = writeAdminAddress(dir, nil)
+	require.NoError(t, err)
+	_, err = AdminAddress(dir.Path())
+	require.ErrorContains(t, err, "has no admin listener")
+	require.NoError(t, remove())
+	_, err = AdminAddress(dir.Path())
+	require.ErrorContains(t, err, "no apiary serve runs on")
+}
+
 func TestText(t *testing.T) {
 	dir, err := datadir.Open(t.TempDir())
 	require.NoError(t, err)
@@ -96,7 +129,9 @@ func TestText(t *testing.T) {
 	require.NoError(t, err)
 	p := &process{cfg: config.MustDefault(DefaultConfig()), dir: dir, program: "bin/apiary", relay: relay, operator: operator}
 
-	first := p.text(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 3000}, true)
+	admin := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 9090}
+	first := p.text(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 3000}, admin, true)
+	require.Contains(t, first, "data in "+dir.Path()+", admin on http://127.0.0.1:9090\n")
 	require.Contains(t, first, "ready   ws://localhost:3000\n")
 	require.Contains(t, first, "    bin/apiary client listen\n")
 	require.Contains(t, first, relay.key.PubKey().String())
@@ -105,7 +140,8 @@ func TestText(t *testing.T) {
 
 	p.relay.created, p.operator.created = false, false
 	p.cfg.Data = "my data"
-	later := p.text(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 4000}, false)
+	later := p.text(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 4000}, nil, false)
+	require.NotContains(t, later, "admin on")
 	require.Contains(t, later, `bin/apiary client publish --relay ws://localhost:4000 "hello, hive"`)
 	require.NotContains(t, later, "made the")
 }

@@ -21,7 +21,7 @@ func (p *process) welcome(ctx context.Context, services *apiary.Service) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprint(p.out, p.text(services.Addr(), created))
+	_, err = fmt.Fprint(p.out, p.text(services.Addr(), p.env.AdminAddr(), created))
 	return err
 }
 
@@ -42,7 +42,7 @@ func createCommunity(ctx context.Context, services *apiary.Service, operator ide
 }
 
 // text is what is printed when everything is up.
-func (p *process) text(addr net.Addr, created bool) string {
+func (p *process) text(addr, admin net.Addr, created bool) string {
 	var b strings.Builder
 	url, relayFlag := "ws://"+localHost, ""
 	if _, port, err := net.SplitHostPort(addr.String()); err == nil {
@@ -65,10 +65,14 @@ func (p *process) text(addr net.Addr, created bool) string {
 	}
 	if created {
 		fmt.Fprintf(&b, "made the community %q, open to any key; to close it to its members:\n", localHost)
-		fmt.Fprintf(&b, "    %s community set %s --access closed%s\n", p.program, localHost, dataFlag)
 		fmt.Fprintf(&b, "    %s community member-add %s PUBKEY%s\n", p.program, localHost, dataFlag)
+		fmt.Fprintf(&b, "    %s community set %s --access closed%s\n", p.program, localHost, dataFlag)
 	}
-	fmt.Fprintf(&b, "data in %s, admin on http://%s\n\n", p.dir.Path(), p.cfg.Process.Admin.Listen)
+	fmt.Fprintf(&b, "data in %s", p.dir.Path())
+	if admin != nil {
+		fmt.Fprintf(&b, ", admin on http://%s", admin)
+	}
+	fmt.Fprint(&b, "\n\n")
 	fmt.Fprintf(&b, "ready   %s\n\n", url)
 	fmt.Fprintf(&b, "Try, in two terminals:\n")
 	fmt.Fprintf(&b, "    %s client listen%s\n", p.program, relayFlag)
