@@ -3,12 +3,15 @@ package client
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -179,13 +182,17 @@ func TestListenPrintsEachEventOnceAcrossConnections(t *testing.T) {
 		},
 	)
 	out := newLines()
-	listen(t, ListenConfig{Config: Config{URL: url, Key: nostrtest.Key("bob")}, History: 1, Out: out, Notes: io.Discard})
+	notes := newLines()
+	listen(t, ListenConfig{Config: Config{URL: url, Key: nostrtest.Key("bob")}, History: 1, Out: out, Notes: notes})
 
 	require.Contains(t, out.next(t), "one")
 	require.Contains(t, out.next(t), "two")
 	close(released)
 	require.Contains(t, out.next(t), "missed")
 	require.Contains(t, out.next(t), "last")
+	require.Equal(t, "listening on "+url, notes.next(t))
+	require.Contains(t, notes.next(t), "trying again in")
+	require.Equal(t, "listening again", notes.next(t))
 	require.Empty(t, out.lines)
 }
 
@@ -200,7 +207,8 @@ func TestListenStopsWhenRefused(t *testing.T) {
 	})
 	err := Listen(t.Context(), ListenConfig{Config: Config{URL: url, Key: nostrtest.Key("bob")}, Out: io.Discard, Notes: io.Discard})
 	require.ErrorIs(t, err, ErrAuth)
-	require.ErrorContains(t, err, "not a member")
+	require.EqualError(t, err, "the relay does not accept the key "+nostrtest.PubKey("bob").String()+": restricted: not a member",
+		"the operator is told this key")
 }
 
 func TestListenIgnoresForgeries(t *testing.T) {
@@ -275,6 +283,14 @@ func TestQuery(t *testing.T) {
 	require.Regexp(t, `(?s)older\n +second line\n.*newer\n$`, people.String())
 	require.NoError(t, Query(t.Context(), QueryConfig{Config: cfg, Out: &machines, JSON: true}))
 	require.Equal(t, string(newer.AppendJSON(nil))+"\n"+string(older.AppendJSON(nil))+"\n", machines.String())
+}
+
+func TestABrokenConnectionIsSaidPlainly(t *testing.T) {
+	for _, err := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE} {
+		require.EqualError(t, readable(fmt.Errorf("failed to get reader: failed to read frame header: %w", err)), "the connection broke")
+	}
+	other := errors.New("other")
+	require.Equal(t, other, readable(other))
 }
 
 func TestPrintable(t *testing.T) {

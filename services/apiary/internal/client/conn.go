@@ -10,9 +10,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/coder/websocket"
@@ -32,7 +34,7 @@ const (
 )
 
 // ErrAuth says that the relay did not accept the key. Trying again with the same key is useless.
-var ErrAuth = errors.New("the relay does not accept this key")
+var ErrAuth = errors.New("the relay does not accept the key")
 
 // Config says how to reach a relay.
 type Config struct {
@@ -105,7 +107,7 @@ func (c *Conn) authenticate(ctx context.Context) error {
 		}
 		if frame.Label == wire.LabelOK && frame.EventID == auth.ID {
 			if !frame.OK {
-				return fmt.Errorf("%w: %s", ErrAuth, Printable(frame.Message))
+				return fmt.Errorf("%w %s: %s", ErrAuth, auth.PubKey, Printable(frame.Message))
 			}
 			return nil
 		}
@@ -210,11 +212,17 @@ func (e closedError) Error() string {
 	return fmt.Sprintf("the relay closed the connection (%d %s)", int(e.Code), reason)
 }
 
-// readable turns the library's account of a close frame into a sentence.
+// errBroken is a connection that ended without the relay having said so.
+var errBroken = errors.New("the connection broke")
+
+// readable turns the library's account of a connection's end into a sentence.
 func readable(err error) error {
 	var closed websocket.CloseError
 	if errors.As(err, &closed) {
 		return closedError{closed}
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
+		return errBroken
 	}
 	return err
 }

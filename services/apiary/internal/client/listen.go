@@ -214,8 +214,11 @@ func (l *listener) backlog(stored []message) error {
 			stored = stored[1:]
 		}
 		fmt.Fprintf(l.cfg.Notes, "listening on %s\n", l.cfg.URL)
-	} else if len(stored) >= storedMax {
-		fmt.Fprintf(l.cfg.Notes, "more was missed than the relay returns at once; a query shows the rest\n")
+	} else {
+		fmt.Fprintf(l.cfg.Notes, "listening again\n")
+		if len(stored) >= storedMax {
+			fmt.Fprintf(l.cfg.Notes, "more was missed than the relay returns at once; a query shows the rest\n")
+		}
 	}
 	l.again = true
 	for _, m := range stored {
