@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/apiary-relay/apiary/services/apiary/internal/operator"
 	"github.com/apiary-relay/apiary/services/apiary/internal/serve"
@@ -17,10 +18,10 @@ type directoryFlags struct {
 
 // with calls do with a connection to ingest.
 func (f *directoryFlags) with(env env, do func(*operator.Directory) error) error {
-	target := f.Ingest
+	target, data := f.Ingest, ""
 	if target == "" {
-		data, err := serve.DataDir(f.Data, f.DataHome)
-		if err != nil {
+		var err error
+		if data, err = serve.DataDir(f.Data, f.DataHome); err != nil {
 			return err
 		}
 		socket, err := serve.ControlSocket(data)
@@ -33,7 +34,13 @@ func (f *directoryFlags) with(env env, do func(*operator.Directory) error) error
 	if err != nil {
 		return err
 	}
-	return errors.Join(do(directory), directory.Close())
+	err = do(directory)
+	var unreachable *operator.UnreachableError
+	if errors.As(err, &unreachable) && data != "" {
+		err = fmt.Errorf("%s: no apiary serve on %s (%s): --data chooses another directory, --ingest an ingest of a cluster",
+			unreachable.What, data, unreachable.Reason)
+	}
+	return errors.Join(err, directory.Close())
 }
 
 type communityCreateCmd struct {

@@ -70,7 +70,7 @@ func (d *Directory) CreateCommunity(ctx context.Context, c Create) error {
 	defer cancel()
 	response, err := d.client.CreateCommunity(ctx, request)
 	if err != nil {
-		return explain("create community", err)
+		return explain("create a community for "+c.Host, err)
 	}
 	if !response.GetCreated() {
 		return d.say("%s has a community already; nothing was changed", c.Host)
@@ -100,7 +100,7 @@ func (d *Directory) UpdateCommunity(ctx context.Context, u Update) error {
 	defer cancel()
 	_, err = d.client.UpdateCommunity(ctx, &ingestv1.UpdateCommunityRequest{Host: u.Host, Access: access, Name: u.Name})
 	if err != nil {
-		return explain("change community", err)
+		return explain("change the community of "+u.Host, err)
 	}
 	return d.say("changed the community %s", u.Host)
 }
@@ -115,7 +115,7 @@ func (d *Directory) PutMember(ctx context.Context, host, pubkey, role string) er
 	defer cancel()
 	_, err = d.client.PutMember(ctx, &ingestv1.PutMemberRequest{Host: host, Pubkey: key, Role: role})
 	if err != nil {
-		return explain("add member", err)
+		return explain("add a member to "+host, err)
 	}
 	return d.say("%s is now %s of %s", pubkey, role, host)
 }
@@ -130,7 +130,7 @@ func (d *Directory) RemoveMember(ctx context.Context, host, pubkey string) error
 	defer cancel()
 	_, err = d.client.RemoveMember(ctx, &ingestv1.RemoveMemberRequest{Host: host, Pubkey: key})
 	if err != nil {
-		return explain("remove member", err)
+		return explain("remove a member from "+host, err)
 	}
 	return d.say("%s is not a member of %s any more", pubkey, host)
 }
@@ -140,11 +140,28 @@ func (d *Directory) say(format string, args ...any) error {
 	return err
 }
 
+// UnreachableError says that ingest cannot be reached.
+type UnreachableError struct {
+	// What was to be done.
+	What string
+	// Reason is the system's, such as "dial unix /data/control/ingest.sock: connect: no such file or directory".
+	Reason string
+}
+
+// Error says what could not be done, and why.
+func (e *UnreachableError) Error() string {
+	return fmt.Sprintf("%s: cannot reach ingest (%s): is it running?", e.What, e.Reason)
+}
+
 // explain keeps of an RPC error what a person can use. The operator may read what clients may not.
 func explain(what string, err error) error {
 	s := status.Convert(err)
 	if s.Code() == codes.Unavailable {
-		return fmt.Errorf("%s: cannot reach ingest, is it running? (%s)", what, s.Message())
+		reason := s.Message()
+		if _, dial, found := strings.Cut(reason, "Error while dialing: "); found {
+			reason = strings.TrimSuffix(dial, `"`)
+		}
+		return &UnreachableError{What: what, Reason: reason}
 	}
 	return fmt.Errorf("%s: %s", what, s.Message())
 }

@@ -95,7 +95,7 @@ func TestCommunity(t *testing.T) {
 func TestMistakes(t *testing.T) {
 	client, _ := serve(t, &directory{})
 	err := client.UpdateCommunity(t.Context(), operator.Update{Host: "elsewhere", Access: "open"})
-	require.EqualError(t, err, "change community: no community has this host")
+	require.EqualError(t, err, "change the community of elsewhere: no community has this host")
 	require.ErrorContains(t, client.UpdateCommunity(t.Context(), operator.Update{Host: "localhost"}), "nothing to change")
 	require.ErrorContains(t, client.UpdateCommunity(t.Context(), operator.Update{Host: "localhost", Access: "ajar"}), "open or closed")
 	require.ErrorContains(t, client.PutMember(t.Context(), "localhost", "npub1", "member"), "public key")
@@ -103,5 +103,9 @@ func TestMistakes(t *testing.T) {
 	nobody, err := operator.Dial("unix://"+filepath.Join(t.TempDir(), "nobody"), &strings.Builder{})
 	require.NoError(t, err)
 	defer nobody.Close()
-	require.ErrorContains(t, nobody.PutMember(t.Context(), "localhost", nostrtest.PubKey("alice").String(), "member"), "is it running?")
+	err = nobody.PutMember(t.Context(), "localhost", nostrtest.PubKey("alice").String(), "member")
+	var unreachable *operator.UnreachableError
+	require.ErrorAs(t, err, &unreachable)
+	require.Regexp(t, `^dial unix \S+nobody: connect: no such file or directory$`, unreachable.Reason)
+	require.ErrorContains(t, err, "is it running?")
 }
