@@ -8,7 +8,8 @@ export PATH := $(CURDIR)/.bin:$(PATH)
 MODULES  := proto pkg services tools
 SERVICES := gateway ingest fanout search audit workflow media
 # Restamped only when the pinned tools change, so that nobody builds them twice.
-TOOLS_STAMP := .bin/.tools-$(firstword $(shell sha256sum tools/dev/go.sum))
+TOOLS_SUM   := $(firstword $(shell sha256sum tools/dev/go.sum 2>/dev/null || shasum -a 256 tools/dev/go.sum))
+TOOLS_STAMP := .bin/.tools-$(TOOLS_SUM)
 
 PORT     ?= 3000
 GATEWAYS ?= 2
@@ -19,58 +20,76 @@ DATA     ?=
 ARGS     ?=
 FUZZTIME ?= 20s
 BENCHTIME ?= 1x
+# Not every shell expands ~ after DATA=.
+data_flag = $(if $(DATA),--data "$(patsubst ~/%,$(HOME)/%,$(DATA))")
 
-.PHONY: help up cluster build test test-go test-short interop bench bench-go fuzz-short tools gen fmt lint proto-check tidy check doc clean ci postgres
+.PHONY: help up cluster build test test-go test-short interop bench bench-go fuzz-short tools gen fmt lint proto-check tidy check doc clean ci postgres go nats-server gotestsum
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 up: postgres ## Build and run everything in one process (PORT, DATA)
 	@$(MAKE) -s bin/apiary
-	@exec bin/apiary serve --listen 127.0.0.1:$(PORT) $(if $(DATA),--data $(DATA)) $(ARGS)
+	@exec bin/apiary serve --listen 127.0.0.1:$(PORT) $(data_flag) $(ARGS)
 
-cluster: postgres build $(TOOLS_STAMP) ## Run the split topology here (GATEWAYS, INGESTS, FANOUTS, SEARCHES, PORT, DATA)
+cluster: postgres build nats-server ## Run the split topology here (GATEWAYS, INGESTS, FANOUTS, SEARCHES, PORT, DATA)
 	@exec bin/cluster --bin bin --nats-server .bin/nats-server --port $(PORT) --gateways $(GATEWAYS) --ingests $(INGESTS) \
-		--fanouts $(FANOUTS) --searches $(SEARCHES) $(if $(DATA),--data $(DATA)) $(ARGS)
+		--fanouts $(FANOUTS) --searches $(SEARCHES) $(data_flag) $(ARGS)
 
-build: ## Build all binaries into bin/
+build: go ## Build all binaries into bin/
 	@mkdir -p bin
+	@[ -e bin/cluster ] || echo "building bin/ (the first time takes a few minutes)"
 	@go build -trimpath -o bin/ $(foreach s,$(SERVICES) apiary,./services/$(s)/cmd/$(s)) ./tools/cluster ./tools/bench ./tools/pgtmp ./tools/confdoc
 
 bin/%: FORCE
 	@mkdir -p bin
+	@[ -e $@ ] || echo "building $@ (the first time takes a few minutes)"
 	@go build -trimpath -o $@ ./services/$*/cmd/$*
 .PHONY: FORCE
 FORCE:
 
-postgres: ## Get Postgres from the system's packages if there is none
+go:
+	@command -v go >/dev/null || { echo "go is not on the PATH: install Go $(word 2,$(shell grep '^go ' go.work)) or newer, see https://go.dev/dl/" >&2; exit 1; }
+
+postgres: go ## Get Postgres from the system's packages if there is none
 	@tools/setup/postgres.sh
 
-test: postgres $(TOOLS_STAMP) ## Run every test: Go with -race -shuffle=on, then the interop suite
+test: postgres ## Run every test: Go with -race -shuffle=on, then the interop suite
+	@tools/interop/run.sh --check
 	@$(MAKE) test-go
 	@$(MAKE) interop
 
-test-go: postgres $(TOOLS_STAMP) ## Run the Go tests on a throw-away Postgres
+test-go: postgres nats-server gotestsum ## Run the Go tests on a throw-away Postgres
 	@go run ./tools/pgtmp -- gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg -- -race -shuffle=on -timeout 10m $(ARGS) work
 
-test-short: postgres ## Run the Go tests without the race detector
+test-short: postgres nats-server ## Run the Go tests without the race detector
 	@go run ./tools/pgtmp -- go test -short $(ARGS) work
 
-interop: postgres build $(TOOLS_STAMP) ## Run nostr-tools, NDK and go-nostr against both topologies
+interop: postgres build nats-server ## Run nostr-tools, NDK and go-nostr against both topologies
 	@tools/interop/run.sh
 
-bench: postgres build $(TOOLS_STAMP) ## Measure this machine: a table, then one RESULT line
+bench: postgres build ## Measure this machine: a table, then one RESULT line
 	@bin/bench $(ARGS)
 
 bench-go: postgres ## Run the Go benchmarks (BENCHTIME)
 	@go run ./tools/pgtmp -- go test -run '^$$' -bench . -benchtime=$(BENCHTIME) $(ARGS) work
 
-fuzz-short: ## Run every fuzz target for FUZZTIME
+fuzz-short: go ## Run every fuzz target for FUZZTIME
 	@tools/setup/fuzz.sh $(FUZZTIME)
 
 tools: $(TOOLS_STAMP) ## Build the pinned developer tools into .bin/
 
-$(TOOLS_STAMP):
+# The two that running and testing need are built alone, unless all are there: nobody waits for linters to try a cluster.
+define tool
+	@[ -e $(TOOLS_STAMP) ] || [ -e .bin/.$@-$(TOOLS_SUM) ] || { mkdir -p .bin && echo "building the pinned $@ (once)" && \
+		GOWORK=off GOFLAGS=-buildvcs=false GOBIN=$(CURDIR)/.bin go -C tools/dev install $(1) && touch .bin/.$@-$(TOOLS_SUM); }
+endef
+nats-server: go
+	$(call tool,github.com/nats-io/nats-server/v2)
+gotestsum: go
+	$(call tool,gotest.tools/gotestsum)
+
+$(TOOLS_STAMP): | go
 	@mkdir -p .bin && rm -f .bin/.tools-*
 	@echo "building the pinned developer tools (once; several minutes)"
 	@GOWORK=off GOFLAGS=-buildvcs=false GOBIN=$(CURDIR)/.bin go -C tools/dev install tool

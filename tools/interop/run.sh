@@ -2,6 +2,8 @@
 # Runs the interop suite against both topologies, each started from bin/ on fresh data and free ports:
 # the all-in-one, then the split cluster with two of everything, where tests publish through one gateway
 # and listen on another. Fails, rather than skips, when Node or npm is missing.
+#
+# usage: run.sh [--check]     --check only looks for what the suite needs
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 root=$PWD
@@ -9,6 +11,8 @@ root=$PWD
 for tool in node npm go; do
 	command -v "$tool" >/dev/null || { echo "the interop suite needs $tool: install Node 20 or newer with npm, and Go" >&2; exit 1; }
 done
+node -e 'process.exit(parseInt(process.versions.node) < 20)' || { echo "the interop suite needs Node 20 or newer, not $(node --version)" >&2; exit 1; }
+[ "${1-}" != --check ] || exit 0
 
 data=$(mktemp -d)
 chmod 755 "$data" # Postgres, which refuses root, runs as another user and has to reach its directory
