@@ -1,6 +1,9 @@
 package gateway_test
 
 import (
+	"bufio"
+	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -138,4 +141,41 @@ func TestConnectionLimit(t *testing.T) {
 		}
 		return c != nil
 	}, patience, 10*time.Millisecond, "a place must be given back")
+}
+
+// A body is never waited for: a client that announces one and does not send it would hold its connection for
+// ever.
+func TestBodiesAreNotWaitedFor(t *testing.T) {
+	w := newWorld(t)
+	const upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+	for _, tt := range []struct {
+		name, head string
+		status     int
+	}{
+		{"a post", "POST / HTTP/1.1\r\nHost: " + openHost + "\r\nContent-Length: 1000\r\n\r\n", http.StatusMethodNotAllowed},
+		{"in chunks", "POST / HTTP/1.1\r\nHost: " + openHost + "\r\nTransfer-Encoding: chunked\r\n\r\n", http.StatusMethodNotAllowed},
+		{"with a question before", "POST / HTTP/1.1\r\nHost: " + openHost + "\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n", http.StatusMethodNotAllowed},
+		{"a get", "GET / HTTP/1.1\r\nHost: " + openHost + "\r\nContent-Length: 1000\r\n\r\n", http.StatusOK},
+		{"to nobody", "POST /x HTTP/1.1\r\nHost: nobody.example\r\nContent-Length: 1000\r\n\r\n", http.StatusNotFound},
+		{"a handshake", "GET / HTTP/1.1\r\nHost: " + openHost + "\r\n" + upgrade + "Content-Length: 1000\r\n\r\n", http.StatusBadRequest},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c, err := (&net.Dialer{Timeout: patience}).DialContext(t.Context(), "tcp", w.addr)
+			require.NoError(t, err)
+			defer c.Close()
+			require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
+			_, err = io.WriteString(c, tt.head)
+			require.NoError(t, err)
+			r := bufio.NewReader(c)
+			resp, err := http.ReadResponse(r, nil)
+			require.NoError(t, err)
+			defer resp.Body.Close()
+			require.Equal(t, tt.status, resp.StatusCode)
+			require.True(t, resp.Close)
+			_, err = io.Copy(io.Discard, resp.Body)
+			require.NoError(t, err)
+			_, err = r.ReadByte()
+			require.ErrorIs(t, err, io.EOF)
+		})
+	}
 }

@@ -120,10 +120,10 @@ func (s *Service) Addr() net.Addr {
 
 // Bounds of the HTTP server.
 const (
-	readHeaderTimeout = 10 * time.Second
-	writeTimeout      = 30 * time.Second
-	idleTimeout       = 30 * time.Second
-	maxHeaderBytes    = 32 << 10
+	readTimeout    = 10 * time.Second
+	writeTimeout   = 30 * time.Second
+	idleTimeout    = 30 * time.Second
+	maxHeaderBytes = 32 << 10
 	// farewell is how long connections may take to leave when Run is stopped.
 	farewell = 2 * time.Second
 )
@@ -154,13 +154,13 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 	handler := edge.NewHandler(inner, s.edge, telemetry.Sampled(s.log, time.Second), s.metrics,
 		edge.NewDirectory(s.cfg.directory(), s.search), s.conns, s.sessions)
 	server := &http.Server{
-		Handler:           handler,
-		ConnContext:       edge.ConnContext,
-		ReadHeaderTimeout: readHeaderTimeout,
-		WriteTimeout:      writeTimeout, // of plain answers; an upgraded connection has its own
-		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		Handler:        handler,
+		ConnContext:    edge.ConnContext,
+		ReadTimeout:    readTimeout,  // of a request; an upgraded connection has its own ways
+		WriteTimeout:   writeTimeout, // of plain answers; an upgraded connection has its own
+		IdleTimeout:    idleTimeout,
+		MaxHeaderBytes: maxHeaderBytes,
+		ErrorLog:       slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/coder/websocket"
 
@@ -70,6 +71,9 @@ func ConnContext(ctx context.Context, c net.Conn) context.Context {
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength != 0 {
+		ignoreBody(w)
+	}
 	c, err := h.community(r)
 	switch {
 	case errors.Is(err, ErrNoCommunity), errors.Is(err, tenant.ErrHost):
@@ -92,6 +96,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		w.Header().Set("Allow", "GET, HEAD, OPTIONS")
 		text(w, http.StatusMethodNotAllowed, "method not allowed\n")
+	case isUpgrade(r) && r.ContentLength != 0:
+		text(w, http.StatusBadRequest, "a WebSocket handshake has no body\n")
 	case isUpgrade(r):
 		h.upgrade(w, r, c)
 	case wantsInfo(r):
@@ -99,6 +105,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		text(w, http.StatusOK, "This is a Nostr relay. Connect with a Nostr client.\n")
 	}
+}
+
+// ignoreBody has the connection closed after the answer. The HTTP server would otherwise wait for the body
+// first, as long as the client likes.
+func ignoreBody(w http.ResponseWriter) {
+	w.Header().Set("Connection", "close")
+	// An error means that the connection is gone.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now())
 }
 
 // community finds the community of the request's host.
