@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/apiary-relay/apiary/services/conformance/internal/cases"
@@ -65,12 +66,18 @@ const (
 	NotClaimed = suite.NotClaimed
 )
 
-// Run runs the cases against the relay at a ws or wss URL and writes the report to out, its last line RESULT.
-// The error is ErrFailed if a case failed, and another one if the relay could not be asked at all.
-func Run(ctx context.Context, relay string, cfg Config, out io.Writer) (Report, error) {
-	u, err := url.Parse(relay)
-	if err != nil || u.Host == "" || (u.Scheme != "ws" && u.Scheme != "wss") {
-		return nil, fmt.Errorf("%q is not the URL of a relay: it begins with ws:// or wss://", relay)
+// Run runs the cases against a relay and writes the report to out, its last line RESULT. A relay has one or
+// more ws or wss URLs; over several, connections take turns, so that what one front end accepts is asked for
+// at another. The error is ErrFailed if a case failed, and another one if the relay could not be asked at
+// all.
+func Run(ctx context.Context, urls []string, cfg Config, out io.Writer) (Report, error) {
+	if len(urls) == 0 {
+		return nil, errors.New("there is no URL")
+	}
+	for _, one := range urls {
+		if u, err := url.Parse(one); err != nil || u.Host == "" || (u.Scheme != "ws" && u.Scheme != "wss") {
+			return nil, fmt.Errorf("%q is not the URL of a relay: it begins with ws:// or wss://", one)
+		}
 	}
 	opts := suite.Options{
 		Step: cfg.Step, Quiet: cfg.Quiet, Idle: cfg.Idle, Parallel: cfg.Parallel,
@@ -79,9 +86,9 @@ func Run(ctx context.Context, relay string, cfg Config, out io.Writer) (Report, 
 	if opts.Seed == 0 {
 		opts.Seed = uint64(time.Now().UnixNano())
 	}
-	r, err := suite.Probe(ctx, relay, &opts)
+	r, err := suite.Probe(ctx, urls, &opts)
 	if err != nil {
-		return nil, fmt.Errorf("ask the relay at %s: %w", relay, err)
+		return nil, fmt.Errorf("ask the relay at %s: %w", urls[0], err)
 	}
 	var progress func(suite.Result)
 	if cfg.Verbose {
@@ -91,7 +98,7 @@ func Run(ctx context.Context, relay string, cfg Config, out io.Writer) (Report, 
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
-	fmt.Fprintf(out, "%s, seed %d\n\n", relay, opts.Seed)
+	fmt.Fprintf(out, "%s, seed %d\n\n", strings.Join(urls, " and "), opts.Seed)
 	if err := report.Print(out); err != nil {
 		return report, err
 	}

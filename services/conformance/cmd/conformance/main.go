@@ -34,7 +34,7 @@ func main() {
 
 // arguments are the command line.
 type arguments struct {
-	URL                string `arg:"" help:"The relay, like ws://localhost:3000."`
+	URL                []string `arg:"" help:"The relay, like ws://localhost:3000. Over several URLs of one relay, connections take turns."`
 	conformance.Config `embed:""`
 }
 

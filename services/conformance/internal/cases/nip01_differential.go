@@ -165,7 +165,9 @@ func (w *world) delete(t *suite.T, n int) {
 			// By id the version before could come back, or not: relays differ.
 			ref = tag("a", address(target))
 		}
-		w.offer(t, u, []*nostr.Event{u.Event(pick(w, w.at...), nostr.KindDeletion, "", ref, tag("r", w.mark))})
+		w.made++
+		e := u.Event(pick(w, w.at...), nostr.KindDeletion, fmt.Sprintf("event %d", w.made), ref, tag("r", w.mark))
+		w.offer(t, u, []*nostr.Event{e})
 	}
 }
 

@@ -26,6 +26,7 @@ var ErrGone = errors.New("the connection ended")
 
 // Conn is a connection to a relay, and everything that the relay sent over it.
 type Conn struct {
+	url     string
 	ws      *websocket.Conn
 	stop    context.CancelFunc
 	gone    chan struct{} // closed by the reader at the end
@@ -48,7 +49,7 @@ func Dial(ctx context.Context, client *http.Client, url string) (*Conn, error) {
 	}
 	ws.SetReadLimit(maxFrame)
 	reading, stop := context.WithCancel(context.WithoutCancel(ctx))
-	c := &Conn{ws: ws, stop: stop, gone: make(chan struct{}), changed: make(chan struct{})}
+	c := &Conn{url: url, ws: ws, stop: stop, gone: make(chan struct{}), changed: make(chan struct{})}
 	go c.read(reading)
 	return c, nil
 }
@@ -90,6 +91,9 @@ func (c *Conn) Close() {
 	_ = c.ws.CloseNow()
 	<-c.gone
 }
+
+// URL is where the connection goes.
+func (c *Conn) URL() string { return c.url }
 
 // Gone is closed when the connection has ended.
 func (c *Conn) Gone() <-chan struct{} { return c.gone }

@@ -56,7 +56,7 @@ func (f *Frame) String() string { return Excerpt(f.Raw) }
 
 // Excerpt returns the beginning of b, for a person.
 func Excerpt(b []byte) string {
-	const most = 240
+	const most = 480
 	if len(b) <= most {
 		return string(b)
 	}

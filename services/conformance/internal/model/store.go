@@ -14,8 +14,14 @@ type Store struct {
 	events []*nostr.Event
 }
 
-// Add adds events.
-func (s *Store) Add(events ...*nostr.Event) { s.events = append(s.events, events...) }
+// Add adds events, each once.
+func (s *Store) Add(events ...*nostr.Event) {
+	for _, e := range events {
+		if !slices.ContainsFunc(s.events, func(known *nostr.Event) bool { return known.ID == e.ID }) {
+			s.events = append(s.events, e)
+		}
+	}
+}
 
 // Order is the order of a stored answer: the newest first, of those with the same time the lowest id first.
 func Order(a, b *nostr.Event) int {
@@ -27,7 +33,7 @@ func Order(a, b *nostr.Event) int {
 func (s *Store) Remaining() []*nostr.Event {
 	var remaining []*nostr.Event
 	for _, e := range s.events {
-		if !e.Kind.IsEphemeral() && !s.replaced(e) && !s.deleted(e) && !slices.Contains(remaining, e) {
+		if !e.Kind.IsEphemeral() && !s.replaced(e) && !s.deleted(e) {
 			remaining = append(remaining, e)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/apiary-relay/apiary/services/conformance/internal/client"
@@ -36,6 +37,9 @@ type Options struct {
 type Relay struct {
 	// URL is where the relay is.
 	URL string
+	// URLs are all the places where it is; a relay of several front ends has one for each, and connections
+	// take turns. URL is the first.
+	URLs []string
 	// Info is its NIP-11 document, nil if it has none.
 	Info *client.Info
 	// Greets is set when the relay sends a NIP-42 challenge by itself.
@@ -44,7 +48,11 @@ type Relay struct {
 	Locked bool
 
 	http *http.Client
+	turn atomic.Uint64
 }
+
+// next returns the URL for the next connection.
+func (r *Relay) next() string { return r.URLs[r.turn.Add(1)%uint64(len(r.URLs))] }
 
 // HTTP is the client for requests to the relay.
 func (r *Relay) HTTP() *http.Client { return r.http }
@@ -67,11 +75,12 @@ func (r *Relay) claims(o *Options, nips []int) (missing int, ok bool) {
 	return 0, true
 }
 
-// Probe asks the relay who it is: its NIP-11 document, and whether it wants authentication.
-func Probe(ctx context.Context, url string, o *Options) (*Relay, error) {
+// Probe asks the relay at one or more URLs who it is: its NIP-11 document, and whether it wants authentication.
+func Probe(ctx context.Context, urls []string, o *Options) (*Relay, error) {
 	// Each connection of a case is one of its own; the client's pool would only keep sockets open.
 	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}}
-	r := &Relay{URL: url, http: &http.Client{Transport: transport, Timeout: max(o.Step, 10*time.Second)}}
+	url := urls[0]
+	r := &Relay{URL: url, URLs: urls, http: &http.Client{Transport: transport, Timeout: max(o.Step, 10*time.Second)}}
 	var err error
 	if r.Info, err = client.FetchInfo(ctx, r.http, url); err != nil {
 		return nil, fmt.Errorf("ask for the NIP-11 document: %w", err)

@@ -203,11 +203,16 @@ func (u *User) Count(filters ...any) *client.Frame {
 
 // Same fails the case unless the events are these, in this order.
 func (t *T) Same(what string, want, got []*nostr.Event) {
-	same := len(want) == len(got)
-	for i := 0; same && i < len(want); i++ {
-		same = want[i].ID == got[i].ID
+	for i := range max(len(want), len(got)) {
+		switch {
+		case i >= len(got):
+			t.Fail(what+": "+List(want), "%s; number %d is missing: %s", List(got), i+1, describe(want[i]))
+		case i >= len(want):
+			t.Fail(what+": "+List(want), "%s; number %d is too much: %s", List(got), i+1, describe(got[i]))
+		case want[i].ID != got[i].ID:
+			t.Fail(what+": "+List(want), "%s; number %d is %s, not %s", List(got), i+1, describe(got[i]), describe(want[i]))
+		}
 	}
-	t.Check(same, what+": "+List(want), "%s", List(got))
 }
 
 // SameSet fails the case unless the events are these, each once, in any order.

@@ -131,7 +131,7 @@ func (t *T) Key() *nostr.SecretKey {
 func (t *T) Dial() *client.Conn {
 	ctx, cancel := t.Step()
 	defer cancel()
-	c, err := client.Dial(ctx, t.relay.http, t.relay.URL)
+	c, err := client.Dial(ctx, t.relay.http, t.relay.next())
 	t.Check(err == nil, "a WebSocket connection", "%v", err)
 	t.conns = append(t.conns, c)
 	return c

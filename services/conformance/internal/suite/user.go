@@ -97,7 +97,7 @@ func (u *User) Challenge() string {
 
 // AuthEvent returns the answer to a challenge, as the user signs it for this relay now.
 func (u *User) AuthEvent(challenge string) *nostr.Event {
-	return u.Event(u.t.Now(), nostr.KindAuth, "", nostr.Tag{"relay", u.t.relay.URL}, nostr.Tag{"challenge", challenge})
+	return u.Event(u.t.Now(), nostr.KindAuth, "", nostr.Tag{"relay", u.conn.URL()}, nostr.Tag{"challenge", challenge})
 }
 
 // Authenticate sends an AUTH and returns the relay's answer.
