@@ -11,7 +11,7 @@ root=$PWD
 for tool in node npm go; do
 	command -v "$tool" >/dev/null || { echo "the interop suite needs $tool: install Node 20 or newer with npm, and Go" >&2; exit 1; }
 done
-node -e 'process.exit(parseInt(process.versions.node) < 20)' || { echo "the interop suite needs Node 20 or newer, not $(node --version)" >&2; exit 1; }
+node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' || { echo "the interop suite needs Node 20 or newer, not $(node --version)" >&2; exit 1; }
 [ "${1-}" != --check ] || exit 0
 
 data=$(mktemp -d)
