@@ -111,6 +111,10 @@ func (p *Partition) read(ctx context.Context, b bounds, send func(context.Contex
 			func(ctx context.Context, m bus.Msg) error {
 				return send(ctx, input{message: p.decode(ctx, m), stream: stream})
 			}, opts...)
+		var anew *bus.RecreatedError
+		if stream == position.Ephemeral && errors.As(err, &anew) {
+			continue // the same for all that has left with the old stream; what the new one brings is live
+		}
 		if err != nil {
 			return err
 		}
