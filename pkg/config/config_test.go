@@ -434,3 +434,23 @@ func TestAMistakeNamesItsCommand(t *testing.T) {
 		require.Equal(t, command, usage.Command, args)
 	}
 }
+
+type Rooms struct {
+	Rooms int `help:"Rooms." default:"3"`
+}
+
+func (r *Rooms) Validate() error {
+	if r.Rooms < 0 {
+		return errors.New("rooms is negative")
+	}
+	return nil
+}
+
+func TestAComplaintIsHeardOnce(t *testing.T) {
+	type hotel struct { // has the Validate of Rooms
+		Rooms `embed:""`
+		Other Rooms `embed:"" prefix:"other."`
+	}
+	_, err := config.Parse("app", &hotel{}, []string{"--rooms=-1", "--other.rooms=-1"}, config.Options{Environ: []string{}})
+	require.EqualError(t, err, "rooms is negative\nother: rooms is negative")
+}

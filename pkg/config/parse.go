@@ -173,12 +173,15 @@ func (l *Loaded) Warnings() []string {
 	return all
 }
 
-// validate joins what every Validate method says.
+// validate joins what every Validate method says. A struct without such a method has that of a struct it
+// embeds, whose complaint is then heard twice.
 func (l *Loaded) validate() error {
 	var errs []error
+	heard := map[string]bool{}
 	l.walk(func(path string, v any) {
 		if c, ok := v.(interface{ Validate() error }); ok {
-			if err := c.Validate(); err != nil {
+			if err := c.Validate(); err != nil && !heard[path+err.Error()] {
+				heard[path+err.Error()] = true
 				errs = append(errs, fmt.Errorf("%s%w", path, err))
 			}
 		}
