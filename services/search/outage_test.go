@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/apiary-relay/apiary/pkg/config"
 	"github.com/apiary-relay/apiary/pkg/fault"
@@ -148,24 +150,24 @@ func TestRequestsBeyondThePlacesAreRefused(t *testing.T) {
 	s, db := newService(t, cfg)
 	db.Host(t, db.Community(t, "open"), "relay.example")
 	c := serve(t, s)
-	require.True(t, s.places.TryAcquire(2))
-	for call, err := range everyCall(t, c) {
-		want := fault.Accepted
-		if call == callQuery || call == callCount {
-			want = fault.Overloaded
+	for _, tt := range []struct {
+		places  *semaphore.Weighted
+		refused []string
+	}{
+		{s.places, []string{callQuery, callCount}},
+		{s.questions, []string{callAccess}},
+		{s.hosts, []string{callResolve}},
+	} {
+		require.True(t, tt.places.TryAcquire(2))
+		for call, err := range everyCall(t, c) {
+			want := fault.Accepted
+			if slices.Contains(tt.refused, call) {
+				want = fault.Overloaded
+			}
+			require.Equal(t, want, fault.ReasonOf(err), call)
 		}
-		require.Equal(t, want, fault.ReasonOf(err), call)
+		tt.places.Release(2)
 	}
-	s.places.Release(2)
-	require.True(t, s.questions.TryAcquire(2))
-	for call, err := range everyCall(t, c) {
-		want := fault.Overloaded
-		if call == callQuery || call == callCount {
-			want = fault.Accepted
-		}
-		require.Equal(t, want, fault.ReasonOf(err), call)
-	}
-	s.questions.Release(2)
 }
 
 // Queries that wait for Postgres leave connections for the questions that live delivery waits for.

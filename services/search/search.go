@@ -46,9 +46,10 @@ type Service struct {
 	now       func() time.Time
 	store     *store.Store
 	directory *directory.Directory
-	// places are for queries and counts, questions for the short calls that live delivery waits for.
-	places, questions *semaphore.Weighted
-	metrics           *metrics
+	// places are for queries and counts, questions for access, which live delivery waits for, hosts for
+	// communities of hosts, which anybody can make up.
+	places, questions, hosts *semaphore.Weighted
+	metrics                  *metrics
 }
 
 // New makes the service. It opens nothing: the pool connects when the first request comes.
@@ -76,8 +77,10 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	return &Service{
 		cfg: cfg, db: deps.DB, log: deps.Log, now: deps.Now, store: st,
 		directory: directory.New(st, cfg.AccessWait),
-		places:    semaphore.NewWeighted(cfg.MaxRequests), questions: semaphore.NewWeighted(cfg.MaxRequests),
-		metrics: m,
+		places:    semaphore.NewWeighted(cfg.MaxRequests),
+		questions: semaphore.NewWeighted(cfg.MaxRequests),
+		hosts:     semaphore.NewWeighted(cfg.MaxRequests),
+		metrics:   m,
 	}, nil
 }
 
@@ -119,7 +122,7 @@ func (s *Service) checkSchema(ctx context.Context) error {
 
 // Drain refuses new requests and waits for those in hand, by ctx's deadline.
 func (s *Service) Drain(ctx context.Context) error {
-	for _, places := range []*semaphore.Weighted{s.places, s.questions} {
+	for _, places := range []*semaphore.Weighted{s.places, s.questions, s.hosts} {
 		// Who holds all places leaves none, and a waiting Acquire lets nobody pass.
 		if err := places.Acquire(ctx, s.cfg.MaxRequests); err != nil {
 			return fmt.Errorf("wait for requests in hand: %w", err)
@@ -133,8 +136,11 @@ func (s *Service) Drain(ctx context.Context) error {
 func (s *Service) admit(ctx context.Context, call string) (end func(error), err error) {
 	begun := time.Now()
 	places := s.places
-	if call == callAccess || call == callResolve {
+	switch call {
+	case callAccess:
 		places = s.questions
+	case callResolve:
+		places = s.hosts
 	}
 	if !places.TryAcquire(1) {
 		err := fault.New(fault.Overloaded, "")

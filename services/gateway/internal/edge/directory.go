@@ -3,10 +3,12 @@ package edge
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/sync/singleflight"
 	"google.golang.org/grpc"
 
@@ -41,14 +43,19 @@ type DirectoryConfig struct {
 	CallTimeout time.Duration
 }
 
+// maxStrangers is how many hosts that are not known to have a community are asked about at a time. Anybody can
+// make such hosts up, and search has other questions to answer.
+const maxStrangers = 8
+
 // Directory remembers which community a host has. Safe for concurrent use.
 type Directory struct {
-	cfg      DirectoryConfig
-	resolver Resolver
-	flight   singleflight.Group
+	cfg       DirectoryConfig
+	resolver  Resolver
+	flight    singleflight.Group
+	strangers *semaphore.Weighted
 
 	mu    sync.Mutex
-	hosts map[string]entry
+	hosts map[string]entry // also what has expired, until the room is needed
 }
 
 type entry struct {
@@ -58,19 +65,30 @@ type entry struct {
 
 // NewDirectory returns an empty directory.
 func NewDirectory(cfg DirectoryConfig, r Resolver) *Directory {
-	return &Directory{cfg: cfg, resolver: r, hosts: make(map[string]entry)}
+	return &Directory{
+		cfg: cfg, resolver: r, strangers: semaphore.NewWeighted(maxStrangers), hosts: make(map[string]entry),
+	}
 }
 
 // Resolve returns the community of a normalised host, ErrNoCommunity if there is none, or another error
-// when that cannot be found out now. Concurrent questions about one host are asked once.
+// when that cannot be found out now. Concurrent questions about one host are asked once; those about hosts
+// that had no community so far wait for each other.
 func (d *Directory) Resolve(ctx context.Context, host string) (*Community, error) {
-	if e, ok := d.cached(host); ok {
+	e, fresh := d.cached(host)
+	if fresh {
 		return e.result()
 	}
+	stranger := e.community == nil
 	answer := d.flight.DoChan(host, func() (any, error) {
 		// The answer is for everybody who waits, so it must not end with the first of them.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.cfg.CallTimeout)
 		defer cancel()
+		if stranger {
+			if err := d.strangers.Acquire(ctx, 1); err != nil {
+				return nil, fault.Wrap(fault.Overloaded, "", err)
+			}
+			defer d.strangers.Release(1)
+		}
 		c, err := d.ask(ctx, host)
 		if err != nil {
 			return nil, err
@@ -116,24 +134,20 @@ func (d *Directory) ask(ctx context.Context, host string) (*Community, error) {
 	}, nil
 }
 
-func (d *Directory) cached(host string) (entry, bool) {
+// cached returns what is remembered of a host and whether that is still good.
+func (d *Directory) cached(host string) (e entry, fresh bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	e, ok := d.hosts[host]
-	return e, ok && time.Now().Before(e.until)
+	e = d.hosts[host]
+	return e, time.Now().Before(e.until)
 }
 
-// remember adds an entry; at the bound what has expired goes, or else any other host.
+// remember adds an entry. At the bound all hosts without a community go, and if there are none any other.
 func (d *Directory) remember(host string, e entry) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if _, known := d.hosts[host]; !known && len(d.hosts) >= d.cfg.Hosts {
-		now := time.Now()
-		for h, old := range d.hosts {
-			if now.After(old.until) {
-				delete(d.hosts, h)
-			}
-		}
+		maps.DeleteFunc(d.hosts, func(_ string, old entry) bool { return old.community == nil })
 		for h := range d.hosts {
 			if len(d.hosts) < d.cfg.Hosts {
 				break

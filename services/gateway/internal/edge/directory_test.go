@@ -121,4 +121,43 @@ func TestTheDirectoryIsBounded(t *testing.T) {
 		require.LessOrEqual(t, d.Len(), 100)
 	}
 	require.Equal(t, 100, d.Len())
+	r.err = nil
+	for i := range 1000 {
+		_, err := d.Resolve(t.Context(), fmt.Sprintf("%d.example", i))
+		require.NoError(t, err)
+		require.LessOrEqual(t, d.Len(), 100)
+	}
+}
+
+// Hosts that somebody makes up wait for each other; those that have a community wait for none of them, also
+// when it is time to ask again.
+func TestInventedHostsDelayOnlyEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &resolver{}
+		d := directory(r, 1000)
+		for i := range 20 {
+			_, err := d.Resolve(t.Context(), fmt.Sprintf("known-%d.example", i))
+			require.NoError(t, err)
+		}
+		<-time.After(6 * time.Second)
+		asked := r.calls.Load()
+		r.delay = time.Second
+		var wg sync.WaitGroup
+		for i := range 500 {
+			wg.Go(func() { _, _ = d.Resolve(t.Context(), fmt.Sprintf("invented-%d.example", i)) })
+		}
+		synctest.Wait()
+		require.Equal(t, asked+8, r.calls.Load())
+		for i := range 20 {
+			wg.Go(func() {
+				began := time.Now()
+				_, err := d.Resolve(t.Context(), fmt.Sprintf("known-%d.example", i))
+				require.NoError(t, err)
+				require.Equal(t, time.Second, time.Since(began))
+			})
+		}
+		synctest.Wait()
+		require.Equal(t, asked+8+20, r.calls.Load())
+		wg.Wait()
+	})
 }
