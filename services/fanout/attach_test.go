@@ -7,6 +7,7 @@ import (
 
 	"github.com/apiary-relay/apiary/pkg/fault"
 	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/placement"
 	fanoutv1 "github.com/apiary-relay/apiary/proto/gen/apiary/fanout/v1"
 	"github.com/apiary-relay/apiary/services/fanout/internal/position"
 )
@@ -112,6 +113,28 @@ func TestWhatWasPublishedTwiceIsDeliveredOnce(t *testing.T) {
 	c.publish(first, second)
 	g.delivered(first, 1)
 	g.delivered(second, 1)
+	g.silent()
+}
+
+// A client may give one event to several communities. That two of them share a partition is no reason to
+// take the second for a repeat.
+func TestOneEventInTwoCommunities(t *testing.T) {
+	t.Parallel()
+	c := newCell(t)
+	neighbour := int64(community + 1)
+	for placement.Partition(neighbour, "hive", testPartitions) != placement.Partition(community, "hive", testPartitions) {
+		neighbour++
+	}
+	g := c.node().attach()
+	g.send(subscribe(1, "hive", chats), subscribe(2, "hive", chats, inCommunity(neighbour)))
+	g.attached(1)
+	g.attached(2)
+	here := c.event("hive")
+	there := c.event("hive", ofCommunity(neighbour), func(e *event) { e.ID = here.ID })
+	c.publish(here)
+	c.publish(there, here)
+	g.delivered(here, 1)
+	g.delivered(there, 2)
 	g.silent()
 }
 

@@ -107,11 +107,11 @@ func (p *Partition) isDue(ctx context.Context, w *work, envelope *commonv1.Envel
 		p.malformed(ctx, at, "no id")
 		return false
 	}
-	id := nostr.ID(raw)
-	if p.recent.Add(id, at) {
+	key := position.Key{Community: envelope.GetHeader().GetCommunity(), ID: nostr.ID(raw)}
+	if p.recent.Add(key, at) {
 		return true
 	}
-	first, _ := p.recent.First(id)
+	first, _ := p.recent.First(key)
 	if w.replay != nil && !at.IsAfter(first) {
 		return true // this is where it was seen first
 	}

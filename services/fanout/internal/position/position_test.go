@@ -60,9 +60,9 @@ func TestRecentIsAWindow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(1, 6).Draw(t, "limit")
 		r := NewRecent(limit)
-		var window []nostr.ID
+		var window []Key
 		for i, b := range rapid.SliceOf(rapid.ByteRange(0, 9)).Draw(t, "ids") {
-			id := nostr.ID{b}
+			id := Key{Community: int64(b % 2), ID: nostr.ID{b / 2}}
 			known := false
 			for _, w := range window {
 				known = known || w == id
