@@ -133,9 +133,8 @@ func (p *Pool) do(ctx context.Context, batch []*Job) {
 	began := time.Now()
 	jobs, events := make([]*Job, 0, len(batch)), make([]*nostr.Event, 0, len(batch))
 	for _, j := range batch {
-		ev, v := p.decode(j.Submission)
+		ev := p.decode(j)
 		if ev == nil {
-			j.Verdict = v
 			continue
 		}
 		jobs, events = append(jobs, j), append(events, ev)
@@ -157,16 +156,21 @@ func (p *Pool) do(ctx context.Context, batch []*Job) {
 	}
 }
 
-// decode decides what comes before the arithmetic. The event is nil if the verdict refuses.
-func (p *Pool) decode(s policy.Submission) (*nostr.Event, policy.Verdict) {
-	ev, err := wire.DecodeEvent(s.Raw, p.cfg.Wire)
+// decode decides what comes before the arithmetic. The event is nil if the job's verdict refuses.
+func (p *Pool) decode(j *Job) *nostr.Event {
+	ev, extra, err := wire.DecodeEventExtra(j.Submission.Raw, p.cfg.Wire)
 	if err != nil {
-		return nil, refuse(err)
+		j.Verdict = refuse(err)
+		return nil
 	}
-	if v := policy.CheckKind(ev.Kind); !v.Accepted() {
-		return nil, v
+	if j.Verdict = policy.CheckKind(ev.Kind); !j.Verdict.Accepted() {
+		return nil
 	}
-	return ev, policy.Verdict{}
+	if extra {
+		// Nobody has signed the other keys, and readers would take them for a part of the event.
+		j.Submission.Raw = ev.AppendJSON(make([]byte, 0, len(j.Submission.Raw)))
+	}
+	return ev
 }
 
 // refuse makes a verdict of an error whose text is public.

@@ -94,6 +94,26 @@ func TestVerify(t *testing.T) {
 	}
 }
 
+// What is in the object besides the seven fields is not signed, so it is not passed on.
+func TestUnsignedKeysAreDropped(t *testing.T) {
+	ev := nostrtest.Event(t, "alice", nostrtest.Content("a \" and a \x01"))
+	raw := string(nostrtest.Raw(ev))
+	p := verify.New(config(1))
+	var jobs []*verify.Job
+	for _, extra := range []string{`"verified":true,`, `"x":1,"x":2,`, `"":{"id":null},`, `"relays" : ["wss://elsewhere"] , `} {
+		j := verify.NewJob(submission([]byte(strings.Replace(raw, `"content"`, extra+`"content"`, 1))))
+		require.NoError(t, p.Submit(t.Context(), j))
+		jobs = append(jobs, j)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.NoError(t, p.Run(ctx, func() {}))
+	for _, j := range jobs {
+		require.True(t, j.Verdict.Accepted(), j.Verdict.Message)
+		require.Equal(t, string(ev.AppendJSON(nil)), string(j.Candidate.Raw))
+	}
+}
+
 func nostrtestSig(t *testing.T, raw []byte) string {
 	t.Helper()
 	ev, err := wire.DecodeEvent(raw, wire.DefaultLimits())

@@ -241,7 +241,8 @@ type Envelope struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// header is the parsed header.
 	Header *Header `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
-	// raw is the event's JSON object exactly as the client sent it; it is never re-encoded.
+	// raw is the event's JSON object exactly as the client sent it, never re-encoded; only keys besides the seven
+	// of NIP-01, which nobody has signed, make ingest write it anew without them.
 	Raw           []byte `protobuf:"bytes,2,opt,name=raw,proto3" json:"raw,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
