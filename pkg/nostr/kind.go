@@ -23,6 +23,7 @@ const (
 	KindCreateInvite    Kind = 9009  // NIP-29 create an invite code
 	KindJoinRequest     Kind = 9021  // NIP-29 ask to join
 	KindLeaveRequest    Kind = 9022  // NIP-29 leave
+	KindLiveGiftWrap    Kind = 21059 // NIP-59 gift wrap that is not stored
 	KindAuth            Kind = 22242 // NIP-42 client authentication
 	KindHTTPAuth        Kind = 27235 // NIP-98 HTTP authentication
 	KindArticle         Kind = 30023 // NIP-23 long-form article
@@ -34,6 +35,10 @@ const (
 	KindForumPost       Kind = 45001 // forum post of a channel
 	KindForumComment    Kind = 45003 // forum comment of a channel
 )
+
+// IsGiftWrap reports whether events of the kind are signed by a throw-away key, and their sender is who
+// submits them (NIP-59).
+func (k Kind) IsGiftWrap() bool { return k == KindGiftWrap || k == KindLiveGiftWrap }
 
 // IsReplaceable reports whether only the newest event per author and kind counts: 0, 3 and
 // 10000–19999 (NIP-01).

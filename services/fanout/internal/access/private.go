@@ -6,16 +6,13 @@ import (
 	"github.com/apiary-relay/apiary/pkg/nostr"
 )
 
-// Kinds that go to their parties only.
-const (
-	kindDirectMessage     nostr.Kind = 4     // NIP-04
-	kindEphemeralGiftWrap nostr.Kind = 21059 // NIP-59, not stored
-)
+// kindDirectMessage is the direct message of NIP-04.
+const kindDirectMessage nostr.Kind = 4
 
 // IsPrivate reports whether events of the kind go only to their author and to those whom a p tag names:
 // gift wraps (NIP-59) and direct messages (NIP-04).
 func IsPrivate(k nostr.Kind) bool {
-	return k == nostr.KindGiftWrap || k == kindDirectMessage || k == kindEphemeralGiftWrap
+	return k.IsGiftWrap() || k == kindDirectMessage
 }
 
 // Parties are who may get one private event.

@@ -77,7 +77,7 @@ func CoordinateOf(ev *nostr.Event) (Coordinate, bool) {
 // Writers are the keys whose rights count for this event: the author's, except that a gift wrap is
 // signed by a throw-away key (NIP-59), so there the principal's.
 func (c *Candidate) Writers() []nostr.PubKey {
-	if c.Event.Kind == nostr.KindGiftWrap {
+	if c.Event.Kind.IsGiftWrap() {
 		return c.Principal
 	}
 	return []nostr.PubKey{c.Event.PubKey}

@@ -73,7 +73,7 @@ func (c *Candidate) checkAuthor() Verdict {
 	switch {
 	case len(c.Principal) == 0:
 		return Verdict{fault.AuthRequired, "not authenticated"}
-	case c.Event.Kind == nostr.KindGiftWrap, slices.Contains(c.Principal, c.Event.PubKey):
+	case c.Event.Kind.IsGiftWrap(), slices.Contains(c.Principal, c.Event.PubKey):
 		return Verdict{}
 	}
 	return invalid("event pubkey does not match authenticated identity")
@@ -81,10 +81,13 @@ func (c *Candidate) checkAuthor() Verdict {
 
 func (c *Candidate) checkExpiry(now time.Time) Verdict {
 	at, ok := c.Event.Expiration()
-	if !ok {
+	switch {
+	case !ok && c.Event.Tags.Count("expiration") > 0:
+		// To keep it for ever is not what its author meant.
+		return invalid("expiration is not a Unix timestamp")
+	case !ok:
 		return Verdict{}
-	}
-	if at <= now.Unix() {
+	case at <= now.Unix():
 		return invalid("event has expired")
 	}
 	c.ExpiresAt = at
