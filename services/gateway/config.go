@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/apiary-relay/apiary/pkg/nostr/nostrpb"
 	"github.com/apiary-relay/apiary/pkg/nostr/wire"
 	"github.com/apiary-relay/apiary/services/gateway/internal/conn"
 	"github.com/apiary-relay/apiary/services/gateway/internal/edge"
@@ -167,6 +168,7 @@ const (
 func (c *Config) wire() wire.Limits {
 	l := wire.DefaultLimits()
 	l.Frame, l.Content, l.SubID, l.Filters = c.MaxFrame, c.MaxContent, c.MaxSubID, c.MaxFilters
+	l.Search = nostrpb.MaxSearch
 	return l
 }
 

@@ -2,8 +2,6 @@ package session
 
 import (
 	"context"
-	"errors"
-	"io"
 	"slices"
 	"time"
 
@@ -12,7 +10,6 @@ import (
 	"github.com/apiary-relay/apiary/pkg/nostr/nostrpb"
 	"github.com/apiary-relay/apiary/pkg/nostr/wire"
 	commonv1 "github.com/apiary-relay/apiary/proto/gen/apiary/common/v1"
-	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
 	"github.com/apiary-relay/apiary/services/gateway/internal/cork"
 	"github.com/apiary-relay/apiary/services/gateway/internal/hub"
 )
@@ -28,42 +25,44 @@ type query struct {
 	filters []*commonv1.Filter // those that can match something
 	topics  []topic            // in order of appearance
 	stored  bool               // some filter wants stored events
+	dropped bool               // some filter can match nothing and is not among filters
 }
 
-// plan judges filters and derives the topics. An error is a *fault.Error.
-func (s *Session) plan(filters []nostr.Filter) (query, error) {
+// plan judges filters and derives the topics. A filter with a search (NIP-50) is for stored events only, so
+// it listens nowhere. An error is a *fault.Error.
+func (srv *Server) plan(filters []nostr.Filter) (query, error) {
 	var q query
 	channels := 0
 	for i := range filters {
 		f := &filters[i]
-		if f.Search != "" {
-			return q, fault.New(fault.Unsupported, "search filters are not supported")
-		}
 		values, scoped := f.Tag('h')
 		channels += len(values)
-		if channels > s.srv.cfg.MaxChannels {
+		if channels > srv.cfg.MaxChannels {
 			return q, fault.New(fault.Invalid, "too many channels in one request")
 		}
 		if !allChannels(values) {
 			return q, fault.New(fault.Invalid, "a value of #h is not a channel id")
 		}
 		if f.MatchesNothing {
+			q.dropped = true
 			continue
 		}
 		pb := nostrpb.FilterToProto(f)
-		limit := uint32(s.srv.cfg.Limit) // stated also when the client did not: NIP-11 promises this value
+		limit := uint32(srv.cfg.Limit) // stated also when the client did not: NIP-11 promises this value
 		if pb.Limit != nil {
 			limit = min(limit, pb.GetLimit())
 		}
 		pb.Limit = &limit
 		q.filters = append(q.filters, pb)
 		q.stored = q.stored || limit > 0
-		if !scoped {
+		switch {
+		case f.Search != "":
+		case !scoped:
 			q.listen("", pb)
-			continue
-		}
-		for _, h := range values {
-			q.listen(h, pb)
+		default:
+			for _, h := range values {
+				q.listen(h, pb)
+			}
 		}
 	}
 	return q, nil
@@ -110,7 +109,7 @@ func (s *Session) req(f *wire.Frame, start time.Time) {
 		s.closed(f.SubID, fault.FrameText(fault.AuthRequired, notAuthenticated))
 		return
 	}
-	q, err := s.plan(f.Filters)
+	q, err := s.srv.plan(f.Filters)
 	if err != nil {
 		s.refuse(f.SubID, fault.Frame(err))
 		return
@@ -234,54 +233,15 @@ func (s *Session) awaitAttached(ctx context.Context, sub *subscription) error {
 
 // history sends the stored events. The client's pace holds the query back, within the bounds.
 func (s *Session) history(ctx context.Context, sub *subscription, q query, p *commonv1.Principal) error {
-	ctx, cancel := context.WithTimeout(ctx, s.srv.cfg.QueryTimeout)
-	defer cancel()
-	if err := s.srv.queries.Acquire(ctx, 1); err != nil {
-		return context.Cause(ctx)
-	}
-	defer s.srv.queries.Release(1)
-	// CallTimeout bounds each wait for search; the time that the client takes does not count.
-	ctx, expire := context.WithCancelCause(ctx)
-	defer expire(nil)
-	watch := time.AfterFunc(s.srv.cfg.CallTimeout, func() { expire(fault.New(fault.Timeout, "")) })
-	defer watch.Stop()
-
-	stream, err := s.srv.Search.Query(ctx, &searchv1.QueryRequest{
-		Community: s.community.ID, Principal: p, Filters: q.filters,
-	})
-	if err != nil {
-		return callError(ctx, err)
-	}
-	for first := true; ; first = false {
-		resp, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
+	return s.srv.stored(ctx, s.community.ID, q, p, sub.setSnapshot, func(ctx context.Context, raw []byte) error {
+		if err := s.conn.HistoryRoom(ctx); err != nil {
 			return callError(ctx, err)
 		}
-		watch.Stop()
-		if first {
-			sub.setSnapshot(resp.GetSnapshot())
+		if !sub.send(hub.Stored(sub.prefix, raw)) {
+			return errEnded
 		}
-		for _, raw := range resp.GetEvents() {
-			if err := s.conn.HistoryRoom(ctx); err != nil {
-				return callError(ctx, err)
-			}
-			if !sub.send(hub.Stored(sub.prefix, raw)) {
-				return errEnded
-			}
-		}
-		watch.Reset(s.srv.cfg.CallTimeout)
-	}
-}
-
-// callError prefers why ctx has ended to what a call made of it.
-func callError(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return err
+		return nil
+	})
 }
 
 // count answers a COUNT (NIP-45).
@@ -291,13 +251,13 @@ func (s *Session) count(f *wire.Frame, start time.Time) {
 		s.closed(f.SubID, fault.FrameText(fault.AuthRequired, notAuthenticated))
 		return
 	}
-	q, err := s.plan(f.Filters)
+	q, err := s.srv.plan(f.Filters)
 	if err != nil {
 		s.closed(f.SubID, fault.Frame(err))
 		return
 	}
 	if len(q.filters) == 0 {
-		s.counted(f.SubID, 0)
+		s.counted(f.SubID, 0, nil)
 		return
 	}
 	s.mu.Lock()
@@ -312,13 +272,13 @@ func (s *Session) count(f *wire.Frame, start time.Time) {
 	}
 	id := f.SubID
 	s.jobs.add(s.ctx, func() {
-		n, err := s.askCount(q, p)
+		n, hll, err := s.srv.count(s.ctx, s.community.ID, q, p)
 		if err != nil {
 			if text := fault.Frame(err); text != "" {
 				s.closed(id, text)
 			}
 		} else {
-			s.counted(id, n)
+			s.counted(id, n, hll)
 		}
 		s.mu.Lock()
 		s.counts--
@@ -327,21 +287,8 @@ func (s *Session) count(f *wire.Frame, start time.Time) {
 	})
 }
 
-func (s *Session) askCount(q query, p *commonv1.Principal) (uint64, error) {
-	ctx, cancel := context.WithTimeout(s.ctx, s.srv.cfg.QueryTimeout)
-	defer cancel()
-	if err := s.srv.queries.Acquire(ctx, 1); err != nil {
-		return 0, context.Cause(ctx)
-	}
-	defer s.srv.queries.Release(1)
-	ctx, expire := context.WithTimeout(ctx, s.srv.cfg.CallTimeout)
-	defer expire()
-	resp, err := s.srv.Search.Count(ctx, &searchv1.CountRequest{
-		Community: s.community.ID, Principal: p, Filters: q.filters,
-	})
-	return resp.GetCount(), err
-}
-
-func (s *Session) counted(subID string, n uint64) {
-	s.conn.Control(cork.Build(len(subID)+40, func(b []byte) []byte { return wire.AppendCount(b, subID, n) }))
+func (s *Session) counted(subID string, n uint64, hll []byte) {
+	s.conn.Control(cork.Build(len(subID)+2*len(hll)+48, func(b []byte) []byte {
+		return wire.AppendCountHLL(b, subID, n, hll)
+	}))
 }

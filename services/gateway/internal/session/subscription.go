@@ -50,6 +50,9 @@ func newSubscription(s *Session, id string, topics []topic) *subscription {
 		s: s, id: id, prefix: hub.Prefix(id), topics: topics,
 		ready: make(chan struct{}), waiting: len(topics),
 	}
+	if len(topics) == 0 {
+		close(sub.ready) // it is for stored events only
+	}
 	if len(topics) > 1 && slices.ContainsFunc(topics, func(t topic) bool { return t.channel == "" }) {
 		sub.twice = new(recent)
 	}
