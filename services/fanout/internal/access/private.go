@@ -10,7 +10,12 @@ import (
 const (
 	kindDirectMessage     nostr.Kind = 4     // NIP-04
 	kindEphemeralGiftWrap nostr.Kind = 21059 // NIP-59, not stored
+	kindReport            nostr.Kind = 1984  // NIP-56
 )
+
+// IsReport reports whether events of the kind are reports (NIP-56), which go only to their author and to
+// who moderates the community.
+func IsReport(k nostr.Kind) bool { return k == kindReport }
 
 // IsPrivate reports whether events of the kind go only to their author and to those whom a p tag names:
 // gift wraps (NIP-59) and direct messages (NIP-04).

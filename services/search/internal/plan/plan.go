@@ -43,6 +43,12 @@ func IDs(f *nostr.Filter, r access.Reader, limit int) (Plan, bool) {
 	return build(f, r, outIDs, limit, 0)
 }
 
+// Authors plans a list of the authors of what matches, one for each event, in no order, at most limit
+// (positive). The filter has at most one value in each tag condition. It is false when nothing can match.
+func Authors(f *nostr.Filter, r access.Reader, limit int) (Plan, bool) {
+	return build(f, r, outAuthors, limit, 0)
+}
+
 func build(f *nostr.Filter, r access.Reader, out output, limit int, maxBytes int64) (Plan, bool) {
 	if f.MatchesNothing || limit <= 0 || (f.Since != nil && f.Until != nil && *f.Since > *f.Until) {
 		return Plan{}, false

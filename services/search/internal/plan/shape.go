@@ -83,6 +83,7 @@ const (
 	outRows output = iota
 	outCount
 	outIDs
+	outAuthors
 )
 
 // Shape is what decides a statement's text.
@@ -117,7 +118,7 @@ func (s Shape) String() string {
 	if s.Party {
 		name += "+party"
 	}
-	return name + [...]string{"/rows", "/count", "/ids"}[s.out]
+	return name + [...]string{"/rows", "/count", "/ids", "/authors"}[s.out]
 }
 
 // statement is a text with $n placeholders and the names of its parameters in order.
@@ -138,7 +139,7 @@ var table = sync.OnceValue(func() map[Shape]statement {
 // shapes yields every shape that a filter can choose.
 func shapes(yield func(Shape) bool) {
 	for d := range drivers {
-		for i := range 2 * 3 * 3 * 2 * 2 * 3 {
+		for i := range 2 * 3 * 3 * 2 * 2 * 4 {
 			s := Shape{
 				Driver: d, Many: i%2 == 1, Tags: TagChecks(i / 2 % 3), Channel: Channels(i / 6 % 3),
 				Party: i/18%2 == 1, Stepped: i/36%2 == 1, out: output(i / 72),
@@ -158,6 +159,9 @@ func shapes(yield func(Shape) bool) {
 func possible(s Shape) bool {
 	if s.Stepped && (!s.Driver.steps() || s.out != outRows) {
 		return false
+	}
+	if s.Many && s.out == outAuthors {
+		return false // there is one value
 	}
 	switch s.Driver {
 	case DriverChannel:

@@ -161,6 +161,8 @@ func text(s Shape) string {
 	case outIDs:
 		return access.ReaderCTE + "\nSELECT " + distinctIf(s.Many) + "x.id FROM (" +
 			candidates(s, src, "e.id", some) + "\n) AS x LIMIT @limit"
+	case outAuthors:
+		return access.ReaderCTE + "\nSELECT x.pubkey FROM (" + candidates(s, src, "e.pubkey", some) + "\n) AS x LIMIT @limit"
 	case outRows:
 	}
 	newest := newestEvent
@@ -239,9 +241,7 @@ func checks(s Shape) string {
 	if s.Party {
 		c = append(c, access.Party)
 	}
-	if len(c) == 0 {
-		return ""
-	}
+	c = append(c, access.Present)
 	return "\n        CROSS JOIN LATERAL (SELECT WHERE " + strings.Join(c, "\n            AND ") + " OFFSET 0) AS allowed"
 }
 

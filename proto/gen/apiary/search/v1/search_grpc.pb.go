@@ -34,8 +34,9 @@ const (
 //
 // SearchService answers every read. All calls are idempotent and may be retried on any replica.
 type SearchServiceClient interface {
-	// Query returns the stored events that match, newest first, ties by lowest id, each once. What the
-	// principal may not read is left out without a trace.
+	// Query returns the stored events that match, newest first, ties by lowest id, each once. Those that a
+	// filter with a search (NIP-50) found come before the others, the best first. What the principal may not
+	// read is left out without a trace.
 	Query(ctx context.Context, in *QueryRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[QueryResponse], error)
 	// Count returns how many stored events match, each counted once.
 	Count(ctx context.Context, in *CountRequest, opts ...grpc.CallOption) (*CountResponse, error)
@@ -121,8 +122,9 @@ func (c *searchServiceClient) ListModeration(ctx context.Context, in *ListModera
 //
 // SearchService answers every read. All calls are idempotent and may be retried on any replica.
 type SearchServiceServer interface {
-	// Query returns the stored events that match, newest first, ties by lowest id, each once. What the
-	// principal may not read is left out without a trace.
+	// Query returns the stored events that match, newest first, ties by lowest id, each once. Those that a
+	// filter with a search (NIP-50) found come before the others, the best first. What the principal may not
+	// read is left out without a trace.
 	Query(*QueryRequest, grpc.ServerStreamingServer[QueryResponse]) error
 	// Count returns how many stored events match, each counted once.
 	Count(context.Context, *CountRequest) (*CountResponse, error)
