@@ -14,6 +14,7 @@ import (
 	"github.com/apiary-relay/apiary/pkg/testkit/nostrtest"
 	"github.com/apiary-relay/apiary/services/search/internal/access"
 	"github.com/apiary-relay/apiary/services/search/internal/fixture"
+	"github.com/apiary-relay/apiary/services/search/internal/hll"
 )
 
 // world is a community as the test knows it.
@@ -288,6 +289,18 @@ func (w *world) check(ctx context.Context, t *rapid.T, s *Service, r access.Read
 	n, err := s.count(ctx, r, filters)
 	require.NoError(t, err)
 	require.Equal(t, len(all), n)
+	if offset, ok := hll.Offset(filters); ok {
+		resp, err := s.estimate(ctx, r, filters[0], offset)
+		require.NoError(t, err)
+		require.Equal(t, uint64(n), resp.GetCount())
+		var registers hll.Registers
+		for _, e := range w.events {
+			if all[e.ID] {
+				registers.Add(e.PubKey, offset)
+			}
+		}
+		require.Equal(t, registers[:], resp.GetHll())
+	}
 }
 
 // checkAccess compares CheckAccess with what a query of each person would show.

@@ -10,6 +10,7 @@ import (
 	"github.com/apiary-relay/apiary/pkg/nostr"
 	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
 	"github.com/apiary-relay/apiary/services/search/internal/access"
+	"github.com/apiary-relay/apiary/services/search/internal/hll"
 	"github.com/apiary-relay/apiary/services/search/internal/plan"
 	"github.com/apiary-relay/apiary/services/search/internal/store"
 )
@@ -119,6 +120,9 @@ func (s *Service) Count(ctx context.Context, req *searchv1.CountRequest) (resp *
 	if err != nil {
 		return nil, err
 	}
+	if offset, ok := hll.Offset(filters); ok {
+		return s.estimate(ctx, reader, filters[0], offset)
+	}
 	n, err := s.count(ctx, reader, filters)
 	if err != nil {
 		return nil, err
@@ -126,8 +130,27 @@ func (s *Service) Count(ctx context.Context, req *searchv1.CountRequest) (resp *
 	return &searchv1.CountResponse{Count: uint64(n)}, nil
 }
 
-// count counts the distinct events that filters match. What is more than the limit is refused, and not
-// answered with the limit: a client takes a count for exact.
+// estimate counts what one filter matches, and says besides what NIP-45 lets clients merge over relays.
+func (s *Service) estimate(ctx context.Context, r access.Reader, f *nostr.Filter, offset int) (*searchv1.CountResponse, error) {
+	var registers hll.Registers
+	tooMany := s.cfg.CountLimit + 1
+	n := 0
+	if p, ok := plan.Authors(f, r, tooMany); ok {
+		var err error
+		if n, registers, err = s.store.Estimate(ctx, p, offset, s.metrics.counted(ctx)); err != nil {
+			return nil, err
+		}
+	}
+	if n >= tooMany {
+		return nil, errTooMany
+	}
+	return &searchv1.CountResponse{Count: uint64(n), Hll: registers[:]}, nil
+}
+
+// errTooMany refuses a count instead of answering with the limit: a client takes a count for exact.
+var errTooMany = fault.New(fault.Restricted, "count filter requires narrower constraints")
+
+// count counts the distinct events that filters match.
 func (s *Service) count(ctx context.Context, r access.Reader, filters []*nostr.Filter) (int, error) {
 	tooMany := s.cfg.CountLimit + 1
 	build := plan.Count
@@ -148,7 +171,7 @@ func (s *Service) count(ctx context.Context, r access.Reader, filters []*nostr.F
 		return 0, err
 	}
 	if n >= tooMany {
-		return 0, fault.New(fault.Restricted, "count filter requires narrower constraints")
+		return 0, errTooMany
 	}
 	return n, nil
 }

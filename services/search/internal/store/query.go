@@ -12,6 +12,7 @@ import (
 
 	"github.com/apiary-relay/apiary/pkg/fault"
 	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/services/search/internal/hll"
 	"github.com/apiary-relay/apiary/services/search/internal/plan"
 )
 
@@ -116,6 +117,28 @@ func (s *Store) Count(ctx context.Context, plans []plan.Plan, counted bool, limi
 		count = len(seen)
 	}
 	return min(count, limit), nil
+}
+
+// Estimate counts like Count for one plan made by plan.Authors, and returns besides the registers over the
+// authors of what it counted (NIP-45), with the filter's offset.
+func (s *Store) Estimate(ctx context.Context, p plan.Plan, offset int, observe Observer) (n int, registers hll.Registers, err error) {
+	err = s.inSnapshot(ctx, []plan.Plan{p}, func(uint64, string, bool) error {
+		n, registers = 0, hll.Registers{}
+		return nil
+	}, func(_ *plan.Plan, rows pgx.Rows) (int, error) {
+		for ; rows.Next(); n++ {
+			var raw pgtype.DriverBytes
+			if err := rows.Scan(&raw); err != nil {
+				return 0, err
+			}
+			if len(raw) != len(nostr.PubKey{}) {
+				return 0, fmt.Errorf("public key of %d bytes", len(raw))
+			}
+			registers.Add(nostr.PubKey(raw), offset)
+		}
+		return n, rows.Err()
+	}, observe)
+	return n, registers, err
 }
 
 // inSnapshot sends everything at once. opened is called with the snapshot before the first answer, answer
