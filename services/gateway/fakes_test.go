@@ -299,6 +299,7 @@ type search struct {
 	onQuery   func(*searchv1.QueryRequest, func(*searchv1.QueryResponse) error) error
 	onCount   func(*searchv1.CountRequest) (uint64, error)
 	hll       []byte // of every count
+	onList    func(*searchv1.ListModerationRequest) []*searchv1.ModerationEntry
 	onAccess  func(pubkey []byte) bool
 	queries   []*searchv1.QueryRequest
 	accessErr error

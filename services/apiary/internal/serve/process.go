@@ -55,6 +55,9 @@ func newProcess(cfg Config, dir *datadir.Dir, env *boot.Env, program string, out
 	if p.cfg.Services.Gateway.Contact == "" {
 		p.cfg.Services.Gateway.Contact = p.operator.key.PubKey().String()
 	}
+	if p.cfg.Services.Gateway.Self == "" {
+		p.cfg.Services.Gateway.Self = p.relay.key.PubKey().String()
+	}
 	if p.cfg.Services.Ingest.GRPC.Listen == "" {
 		socket, err := ControlSocket(dir.Path())
 		if err != nil {
