@@ -260,7 +260,7 @@ func TestQueryEqualsMatch(t *testing.T) {
 
 func (w *world) check(ctx context.Context, t *rapid.T, s *Service, r access.Reader, filters []*nostr.Filter) {
 	t.Helper()
-	_, answers, err := s.query(ctx, r, filters)
+	_, _, answers, err := s.query(ctx, r, filters)
 	require.NoError(t, err)
 	got := []nostr.ID{}
 	for e := range merge(answers) {

@@ -3,6 +3,7 @@ package search
 import (
 	"context"
 	"iter"
+	"slices"
 
 	"google.golang.org/grpc"
 
@@ -30,23 +31,59 @@ func (s *Service) Query(req *searchv1.QueryRequest, stream grpc.ServerStreamingS
 	if err != nil {
 		return err
 	}
-	snapshot, answers, err := s.query(ctx, reader, filters)
+	snapshot, found, answers, err := s.query(ctx, reader, filters)
 	if err != nil {
 		return err
 	}
-	return send(stream, snapshot, merge(answers))
+	return send(stream, snapshot, join(found, merge(answers)))
 }
 
-// query answers each filter that can match something from one snapshot.
-func (s *Service) query(ctx context.Context, r access.Reader, filters []*nostr.Filter) (store.Snapshot, [][]store.Event, error) {
+// query answers each filter that can match something from one snapshot: those with a search in found, best
+// first, the others in answers, newest first.
+func (s *Service) query(ctx context.Context, r access.Reader, filters []*nostr.Filter) (snap store.Snapshot, found, answers [][]store.Event, err error) {
 	share := s.cfg.AnswerBytes / int64(max(len(filters), 1))
-	plans := make([]plan.Plan, 0, len(filters))
+	var searches, others []plan.Plan
 	for _, f := range filters {
-		if p, ok := plan.Rows(f, r, s.limit(f), share); ok {
-			plans = append(plans, p)
+		p, ok := plan.Rows(f, r, s.limit(f), share)
+		switch {
+		case !ok:
+		case f.Search != "":
+			searches = append(searches, p)
+		default:
+			others = append(others, p)
 		}
 	}
-	return s.store.Query(ctx, plans, s.metrics.queried(ctx))
+	snap, answers, err = s.store.Query(ctx, slices.Concat(searches, others), s.metrics.queried(ctx))
+	if err != nil {
+		return store.Snapshot{}, nil, nil, err
+	}
+	return snap, answers[:len(searches)], answers[len(searches):], nil
+}
+
+// join yields what searches found, in their order, and then the rest, each event once.
+func join(found [][]store.Event, rest iter.Seq[*store.Event]) iter.Seq[*store.Event] {
+	if len(found) == 0 {
+		return rest
+	}
+	return func(yield func(*store.Event) bool) {
+		seen := make(map[nostr.ID]struct{})
+		for _, answer := range found {
+			for i := range answer {
+				if _, again := seen[answer[i].ID]; again {
+					continue
+				}
+				seen[answer[i].ID] = struct{}{}
+				if !yield(&answer[i]) {
+					return
+				}
+			}
+		}
+		for e := range rest {
+			if _, again := seen[e.ID]; !again && !yield(e) {
+				return
+			}
+		}
+	}
 }
 
 // limit returns how many events a filter may have.

@@ -53,7 +53,7 @@ func TestSnapshotSaysWhatTheAnswerHolds(t *testing.T) {
 		reading.Go(func() {
 			for {
 				// Two filters, two statements: one snapshot.
-				snapshot, parts, err := s.query(t.Context(), access.Reader{Community: community, Now: testNow},
+				snapshot, _, parts, err := s.query(t.Context(), access.Reader{Community: community, Now: testNow},
 					[]*nostr.Filter{{Authors: []nostr.PubKey{nostrtest.PubKey("alice")}}, {}})
 				if err != nil {
 					errs[i] = err

@@ -19,6 +19,7 @@ const (
 	DriverAuthors
 	DriverKinds
 	DriverTime
+	DriverWords
 	drivers
 )
 
@@ -37,6 +38,8 @@ func (d Driver) String() string {
 		return "authors"
 	case DriverKinds:
 		return "kinds"
+	case DriverWords:
+		return "words"
 	default:
 		return "time"
 	}
@@ -190,7 +193,8 @@ func All() map[string]string {
 	return all
 }
 
-// number replaces each @name by a $n, the same n for the same name, in order of first use.
+// number replaces each @name by a $n, the same n for the same name, in order of first use. An @ without a
+// name belongs to an operator.
 func number(text string) statement {
 	var st statement
 	var b strings.Builder
@@ -204,6 +208,11 @@ func number(text string) statement {
 			end = len(part)
 		}
 		name := part[:end]
+		if name == "" {
+			b.WriteByte('@')
+			b.WriteString(part)
+			continue
+		}
 		n := slices.Index(st.params, name)
 		if n < 0 {
 			n = len(st.params)

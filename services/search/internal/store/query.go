@@ -42,6 +42,9 @@ const (
 	begin        = `BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY`
 	readSnapshot = `SELECT pg_catalog.pg_current_snapshot()::text, pg_catalog.pg_is_in_recovery()`
 	commit       = `COMMIT`
+	// A search needs what no other plan may have: a GIN index can be read as a bitmap only.
+	allowBitmaps  = `SET LOCAL enable_bitmapscan = on`
+	forbidBitmaps = `SET LOCAL enable_bitmapscan = off`
 )
 
 var errStandby = errors.New("the database is a standby")
@@ -153,7 +156,13 @@ func (s *Store) inSnapshot(
 		batch.Queue(begin)
 		batch.Queue(readSnapshot)
 		for i := range plans {
+			if searches(&plans[i]) {
+				batch.Queue(allowBitmaps)
+			}
 			batch.Queue(plans[i].SQL, plans[i].Args...)
+			if searches(&plans[i]) {
+				batch.Queue(forbidBitmaps)
+			}
 		}
 		batch.Queue(commit)
 		results := conn.SendBatch(ctx, &batch)
@@ -164,6 +173,8 @@ func (s *Store) inSnapshot(
 		return err
 	})
 }
+
+func searches(p *plan.Plan) bool { return p.Shape.Driver == plan.DriverWords }
 
 func readResults(
 	results pgx.BatchResults, session session, plans []plan.Plan,
@@ -181,7 +192,19 @@ func readResults(
 		return err
 	}
 	last := time.Now()
+	set := func(p *plan.Plan) error {
+		if !searches(p) {
+			return nil
+		}
+		if _, err := results.Exec(); err != nil {
+			return fmt.Errorf("prepare plan %s: %w", p.Shape, err)
+		}
+		return nil
+	}
 	for i := range plans {
+		if err := set(&plans[i]); err != nil {
+			return err
+		}
 		rows, err := results.Query()
 		if err != nil {
 			return fmt.Errorf("run plan %s: %w", plans[i].Shape, err)
@@ -190,6 +213,9 @@ func readResults(
 		rows.Close()
 		if err != nil {
 			return fmt.Errorf("read plan %s: %w", plans[i].Shape, err)
+		}
+		if err := set(&plans[i]); err != nil {
+			return err
 		}
 		now := time.Now()
 		observe(&plans[i], now.Sub(last), n)
