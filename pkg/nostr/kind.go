@@ -10,8 +10,11 @@ const (
 	KindText            Kind = 1     // NIP-01 text note
 	KindContacts        Kind = 3     // NIP-02 follow list
 	KindDeletion        Kind = 5     // NIP-09 deletion request
+	KindRepost          Kind = 6     // NIP-18 repost of a text note
 	KindReaction        Kind = 7     // NIP-25 reaction
 	KindChat            Kind = 9     // NIP-C7 chat message, in a channel
+	KindGenericRepost   Kind = 16    // NIP-18 repost of another kind
+	KindVanish          Kind = 62    // NIP-62 request to vanish
 	KindGiftWrap        Kind = 1059  // NIP-59 gift wrap, signed by a throw-away key
 	KindReport          Kind = 1984  // NIP-56 report
 	KindPutUser         Kind = 9000  // NIP-29 add a member or set its roles

@@ -114,7 +114,9 @@ func (s *Service) log(name string) *slog.Logger {
 }
 
 func (s *Service) addSearch(cfg Config) error {
-	service, err := search.New(cfg.Search, search.Deps{DB: s.deps.SearchDB, Log: s.log(searchName), Meter: s.meter(searchName)})
+	service, err := search.New(cfg.Search, search.Deps{
+		DB: s.deps.SearchDB, Bus: s.deps.Bus, Log: s.log(searchName), Meter: s.meter(searchName),
+	})
 	if err != nil {
 		return err
 	}

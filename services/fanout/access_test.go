@@ -132,6 +132,35 @@ func TestPrivateKindsReachTheirParties(t *testing.T) {
 	g.delivered(note, 1, 2, 3)
 }
 
+// Reports go to their author and to who moderates the community, as far as they may read the topic; a role
+// is taken and given like access.
+func TestReportsReachModerators(t *testing.T) {
+	t.Parallel()
+	c := newCell(t)
+	g := c.node().attach()
+	carol := nostr.PubKey{0xca}
+	c.directory.promote(carol)
+	g.send(subscribe(1, "hive", everything, asKeys(alice)), subscribe(2, "hive", everything, asKeys(bob)),
+		subscribe(3, "hive", everything, asKeys(carol)), subscribe(4, "hive", everything, asKeys(bob, carol)))
+	for h := uint64(1); h <= 4; h++ {
+		g.attached(h)
+	}
+	report := func(v uint64) *event { return c.event("hive", ofKind(1984), from(bob), versions(v, 0)) }
+	first := report(1)
+	chat := c.event("hive", from(bob))
+	c.publish(first, chat)
+	g.delivered(first, 2, 3, 4)
+	g.delivered(chat, 1, 2, 3, 4)
+
+	c.directory.promote(alice)
+	second := report(c.directory.demote(carol))
+	c.publish(second)
+	g.delivered(second, 1, 2, 4)
+	third := c.event("hive", ofKind(1984), from(nostr.PubKey{9}), versions(0, c.directory.revoke("hive", alice)))
+	c.publish(third)
+	g.silent()
+}
+
 func TestChannelStateReachesGlobalSubscriptionsUnderTheChannelsRule(t *testing.T) {
 	t.Parallel()
 	c := newCell(t)

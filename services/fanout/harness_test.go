@@ -367,6 +367,7 @@ type directory struct {
 	mu      sync.Mutex
 	at      map[string]uint64 // channel versions; the community's under ""
 	denied  map[string]map[nostr.PubKey]bool
+	mods    map[nostr.PubKey]bool
 	failing error
 	calls   int
 	asked   []string
@@ -374,7 +375,7 @@ type directory struct {
 }
 
 func newDirectory() *directory {
-	return &directory{at: map[string]uint64{}, denied: map[string]map[nostr.PubKey]bool{}}
+	return &directory{at: map[string]uint64{}, denied: map[string]map[nostr.PubKey]bool{}, mods: map[nostr.PubKey]bool{}}
 }
 
 // revoke denies a key a channel and returns the channel's new version.
@@ -395,6 +396,18 @@ func (d *directory) admit(channel string, key nostr.PubKey) uint64 {
 	delete(d.denied[channel], key)
 	d.at[channel]++
 	return d.at[channel]
+}
+
+// promote makes a key a moderator and returns the community's new version, demote takes it back.
+func (d *directory) promote(key nostr.PubKey) uint64 { return d.setModerator(key, true) }
+func (d *directory) demote(key nostr.PubKey) uint64  { return d.setModerator(key, false) }
+
+func (d *directory) setModerator(key nostr.PubKey, is bool) uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.mods[key] = is
+	d.at[""]++
+	return d.at[""]
 }
 
 func (d *directory) fail(err error) {
@@ -433,6 +446,7 @@ func (d *directory) CheckAccess(ctx context.Context, in *searchv1.CheckAccessReq
 	}
 	for _, k := range in.GetPubkeys() {
 		out.Allowed = append(out.Allowed, !d.denied[in.GetChannel()][nostr.PubKey(k)])
+		out.Moderator = append(out.Moderator, d.mods[nostr.PubKey(k)])
 	}
 	return out, nil
 }

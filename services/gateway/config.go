@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/nostr/nostrpb"
 	"github.com/apiary-relay/apiary/pkg/nostr/wire"
+	"github.com/apiary-relay/apiary/services/gateway/internal/bridge"
 	"github.com/apiary-relay/apiary/services/gateway/internal/conn"
 	"github.com/apiary-relay/apiary/services/gateway/internal/edge"
 	"github.com/apiary-relay/apiary/services/gateway/internal/live"
@@ -15,11 +18,13 @@ import (
 
 // Config is what an operator decides about the gateway. NIP-11 advertises these values.
 type Config struct {
-	Listen             string `help:"Address for clients (HTTP and WebSocket)." default:"127.0.0.1:3000"`
-	TrustForwardedHost bool   `help:"Take the community from the last X-Forwarded-Host; only behind a proxy that sets it."`
-	MaxConnections     int    `help:"Open WebSocket connections; 0 is no limit." default:"10000"`
-	Contact            string `help:"Operator's public key in hexadecimal, shown in NIP-11."`
-	Partitions         uint32 `help:"Number of partitions; fixed for the life of the cluster." default:"64"`
+	Listen             string   `help:"Address for clients (HTTP and WebSocket)." default:"127.0.0.1:3000"`
+	TrustForwardedHost bool     `help:"Take the community from the last X-Forwarded-Host; only behind a proxy that sets it."`
+	TrustedProxies     []string `help:"Addresses and networks of proxies whose X-Forwarded-For names the client. Without them the client is who opened the TCP connection."`
+	MaxConnections     int      `help:"Open WebSocket connections; 0 is no limit." default:"10000"`
+	Contact            string   `help:"Operator's public key in hexadecimal, shown in NIP-11 for communities without an owner."`
+	Self               string   `help:"The relay's own public key in hexadecimal, shown in NIP-11."`
+	Partitions         uint32   `help:"Number of partitions; fixed for the life of the cluster." default:"64"`
 
 	MaxFrame        int           `help:"Bytes of one frame." default:"524288"`
 	MaxContent      int           `help:"Largest content of an event in bytes, as ingest enforces it; 0 is no limit." default:"262144"`
@@ -57,6 +62,8 @@ type Config struct {
 	QueryTimeout  time.Duration `help:"Longest time for one stored query, the client's reading included." default:"2m"`
 	LiveWait      time.Duration `help:"How long a subscription may be without a fan-out node before it is closed as lagged." default:"30s"`
 
+	MaxCalls int `help:"Signed HTTP requests (NIP-98) in hand at a time; further ones are refused." default:"32"`
+
 	HostTTL     time.Duration `name:"host-ttl" help:"How long the community of a host is remembered." default:"5s"`
 	DrainWindow time.Duration `help:"Time over which connections are closed when the gateway stops; cut short by the drain timeout." default:"20s"`
 }
@@ -73,7 +80,7 @@ func DefaultConfig() Config {
 		MaxEvents: 128, InFlightBytes: 128 << 20, SubmitTimeout: 15 * time.Second, SubmitWait: 3 * time.Second,
 		Workers: 8, MaxQueries: 32, HistoryBytes: 128 << 20, AttachTimeout: 5 * time.Second, CallTimeout: 10 * time.Second,
 		QueryTimeout: 2 * time.Minute, LiveWait: 30 * time.Second,
-		HostTTL: 5 * time.Second, DrainWindow: 20 * time.Second,
+		MaxCalls: 32, HostTTL: 5 * time.Second, DrainWindow: 20 * time.Second,
 	}
 }
 
@@ -117,6 +124,7 @@ func (c *Config) Validate() error {
 		{"call-timeout", int64(c.CallTimeout)},
 		{"query-timeout", int64(c.QueryTimeout)},
 		{"live-wait", int64(c.LiveWait)},
+		{"max-calls", int64(c.MaxCalls)},
 		{"host-ttl", int64(c.HostTTL)},
 	} {
 		check(p.value > 0, "%s must be positive, not %d", p.name, p.value)
@@ -139,6 +147,12 @@ func (c *Config) Validate() error {
 	}
 	check(c.HostTTL <= maxHostTTL, "host-ttl must be at most %s, not %s", maxHostTTL, c.HostTTL)
 	check(c.MaxFrame <= maxMessage, "max-frame must be at most %d, not %d", maxMessage, c.MaxFrame)
+	for _, p := range []struct{ name, key string }{{"contact", c.Contact}, {"self", c.Self}} {
+		_, err := nostr.ParsePubKey(p.key)
+		check(p.key == "" || err == nil, "%s must be a public key in hexadecimal, not %q", p.name, p.key)
+	}
+	_, err := edge.ParseNetworks(c.TrustedProxies)
+	check(err == nil, "trusted-proxies must be addresses or networks: %w", err)
 	return errors.Join(errs...)
 }
 
@@ -163,6 +177,12 @@ const (
 	// knownHosts is how many hosts the directory remembers.
 	knownHosts = 4096
 
+	// callTime is less than the HTTP server's writeTimeout, so that there is an answer.
+	callRead = 10 * time.Second
+	callTime = 20 * time.Second
+	// maxAnswer is the size of the largest answer to a call; with MaxCalls it bounds their memory.
+	maxAnswer = 4 << 20
+
 	slowInterval = time.Second
 	closeTimeout = 10 * time.Second
 	settleTime   = time.Second
@@ -171,6 +191,7 @@ const (
 func (c *Config) wire() wire.Limits {
 	l := wire.DefaultLimits()
 	l.Frame, l.Content, l.SubID, l.Filters = c.MaxFrame, c.MaxContent, c.MaxSubID, c.MaxFilters
+	l.Search = nostrpb.MaxSearch
 	return l
 }
 
@@ -206,6 +227,10 @@ func (c *Config) submit() submit.Config {
 
 func (c *Config) live() live.Config {
 	return live.Config{Partitions: c.Partitions, Patience: c.LiveWait, SettleTime: settleTime}
+}
+
+func (c *Config) bridge() bridge.Config {
+	return bridge.Config{Wire: c.wire(), Calls: c.MaxCalls, ReadTimeout: callRead, Timeout: callTime, Answer: maxAnswer}
 }
 
 func (c *Config) directory() edge.DirectoryConfig {

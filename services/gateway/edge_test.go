@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"bufio"
+	"encoding/json"
 	"io"
 	"net"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/apiary-relay/apiary/pkg/testkit/nostrtest"
 	"github.com/apiary-relay/apiary/services/gateway"
 )
 
@@ -98,6 +100,109 @@ func TestRelayInformationFollowsTheConfiguration(t *testing.T) {
 	require.Contains(t, body, `"max_subscriptions":3`)
 	require.Contains(t, body, `"max_limit":7`)
 	require.NotContains(t, body, "created_at")
+}
+
+func TestRelayInformationOfACommunity(t *testing.T) {
+	owner, self := nostrtest.PubKey("owner"), nostrtest.PubKey("relay").String()
+	w := newWorld(t, with(func(c *gateway.Config) { c.Self, c.Contact = self, nostrtest.PubKey("operator").String() }))
+	w.search.set(func() { w.search.hosts[closedHost].Owner, w.search.hosts[closedHost].MinPow = owner[:], 12 })
+	accept := http.Header{"Accept": {"application/nostr+json"}}
+	type document struct {
+		PubKey, Self string
+		Limitation   struct {
+			MinPow     int  `json:"min_pow_difficulty"`
+			Auth       bool `json:"auth_required"`
+			Restricted bool `json:"restricted_writes"`
+		}
+	}
+	ask := func(host string) (d document) {
+		_, _, body := w.request(http.MethodGet, host, "/", accept)
+		require.NoError(t, json.Unmarshal([]byte(body), &d))
+		return d
+	}
+	closed := ask(closedHost)
+	require.Equal(t, owner.String(), closed.PubKey)
+	require.Equal(t, self, closed.Self)
+	require.Equal(t, 12, closed.Limitation.MinPow)
+	require.True(t, closed.Limitation.Auth)
+	require.True(t, closed.Limitation.Restricted)
+	open := ask(openHost)
+	require.Equal(t, nostrtest.PubKey("operator").String(), open.PubKey, "who runs it, without an owner")
+	require.Zero(t, open.Limitation.MinPow)
+	require.True(t, open.Limitation.Auth)
+	require.False(t, open.Limitation.Restricted)
+}
+
+func TestRelayInformationIsRevalidated(t *testing.T) {
+	w := newWorld(t, with(func(c *gateway.Config) { c.HostTTL = time.Millisecond }))
+	ask := func(match string) (int, http.Header, string) {
+		h := http.Header{"Accept": {"application/nostr+json"}}
+		if match != "" {
+			h.Set("If-None-Match", match)
+		}
+		return w.request(http.MethodGet, openHost, "/", h)
+	}
+	status, head, _ := ask("")
+	tag := head.Get("ETag")
+	require.Equal(t, http.StatusOK, status)
+	require.Equal(t, "no-cache", head.Get("Cache-Control"))
+	require.Equal(t, "Accept", head.Get("Vary"))
+	for _, match := range []string{tag, `"x", W/` + tag, "*"} {
+		status, head, body := ask(match)
+		require.Equal(t, http.StatusNotModified, status, match)
+		require.Equal(t, tag, head.Get("ETag"))
+		require.Equal(t, "*", head.Get("Access-Control-Allow-Origin"))
+		require.Empty(t, body)
+	}
+	status, _, _ = ask(`"x"`)
+	require.Equal(t, http.StatusOK, status)
+	w.search.set(func() { w.search.hosts[openHost].Name = "Another" })
+	require.Eventually(t, func() bool {
+		status, head, _ := ask(tag)
+		return status == http.StatusOK && head.Get("ETag") != tag
+	}, patience, 2*time.Millisecond)
+}
+
+func TestBlockedNetworks(t *testing.T) {
+	w := newWorld(t, with(func(c *gateway.Config) { c.HostTTL = time.Millisecond }))
+	w.search.set(func() { w.search.hosts[openHost].BlockedNetworks = []string{"192.0.2.0/24", "127.0.0.0/8"} })
+	status, head, want := w.request(http.MethodGet, openHost, "/", nil)
+	require.Equal(t, http.StatusForbidden, status)
+	require.Equal(t, "forbidden\n", want)
+	require.NotContains(t, head, "Access-Control-Allow-Origin")
+	for _, path := range []string{"/nothing-here", "/query"} {
+		status, _, body := w.request(http.MethodPost, openHost, path, nil)
+		require.Equal(t, http.StatusForbidden, status)
+		require.Equal(t, want, body)
+	}
+	_, resp, err := w.tryDial(openHost)
+	require.Error(t, err)
+	defer resp.Body.Close()
+	require.Equal(t, http.StatusForbidden, resp.StatusCode)
+	status, _, _ = w.request(http.MethodGet, openHost, "/", http.Header{"X-Forwarded-For": {"198.51.100.1"}})
+	require.Equal(t, http.StatusForbidden, status, "nobody believes that")
+	status, _, _ = w.request(http.MethodGet, closedHost, "/", nil)
+	require.Equal(t, http.StatusOK, status, "another community's matter")
+
+	w.search.set(func() { w.search.hosts[openHost].BlockedNetworks = nil })
+	require.Eventually(t, func() bool {
+		status, _, _ := w.request(http.MethodGet, openHost, "/", nil)
+		return status == http.StatusOK
+	}, patience, 2*time.Millisecond)
+}
+
+func TestBlockedNetworksBehindAProxy(t *testing.T) {
+	w := newWorld(t, with(func(c *gateway.Config) { c.TrustedProxies = []string{"127.0.0.1", "10.0.0.0/8"} }))
+	w.search.set(func() { w.search.hosts[openHost].BlockedNetworks = []string{"192.0.2.0/24"} })
+	for forwarded, want := range map[string]int{
+		"198.51.100.1":                      http.StatusOK,
+		"192.0.2.9":                         http.StatusForbidden,
+		"198.51.100.1, 192.0.2.9, 10.1.1.1": http.StatusForbidden,
+		"192.0.2.9, 198.51.100.1":           http.StatusOK,
+	} {
+		status, _, _ := w.request(http.MethodGet, openHost, "/", http.Header{"X-Forwarded-For": {forwarded}})
+		require.Equal(t, want, status, forwarded)
+	}
 }
 
 func TestPreflightAndPlainRequests(t *testing.T) {

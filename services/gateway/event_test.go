@@ -142,7 +142,7 @@ func TestAnIngestRestartIsWaitedFor(t *testing.T) {
 	c := w.login(openHost, "alice")
 	w.stop("ingest-0")
 	c.publish(nostrtest.Event(t, "alice"))
-	w.start("ingest-0", ingestServer(w.ingests[0]))
+	w.start("ingest-0", w.ingestServer(w.ingests[0]))
 	f := c.expect(wire.LabelOK)
 	require.True(t, f.OK, f.Message)
 }

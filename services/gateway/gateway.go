@@ -17,6 +17,7 @@ import (
 
 	"github.com/apiary-relay/apiary/pkg/telemetry"
 	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
+	"github.com/apiary-relay/apiary/services/gateway/internal/bridge"
 	"github.com/apiary-relay/apiary/services/gateway/internal/cork"
 	"github.com/apiary-relay/apiary/services/gateway/internal/edge"
 	"github.com/apiary-relay/apiary/services/gateway/internal/hub"
@@ -69,6 +70,7 @@ type Service struct {
 	submit   *submit.Submitter
 	live     *live.Live
 	sessions *session.Server
+	bridge   *bridge.Bridge
 	edge     edge.Config
 
 	mu   sync.Mutex
@@ -99,11 +101,19 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	s.sessions = session.NewServer(cfg.session(), session.Deps{
 		Log: log, Metrics: m, Tracer: deps.Tracer, Search: s.search, Submit: s.submit, Live: s.live,
 	})
+	s.bridge = bridge.New(cfg.bridge(), bridge.Deps{
+		Log: log, Metrics: m, Moderation: NewModeration(deps.Ingest), Lists: s.search, Sessions: s.sessions,
+	})
+	proxies, err := edge.ParseNetworks(cfg.TrustedProxies)
+	if err != nil {
+		return nil, fmt.Errorf("configure gateway: %w", err)
+	}
 	s.edge = edge.Config{
 		TrustForwardedHost: cfg.TrustForwardedHost,
+		TrustedProxies:     proxies,
 		Conn:               cfg.conn(),
 		Info: edge.Info{
-			Software: software, Version: deps.Version, PubKey: cfg.Contact,
+			Software: software, Version: deps.Version, PubKey: cfg.Contact, Self: cfg.Self,
 			Wire: cfg.wire(), MaxSubs: cfg.MaxSubs, MaxLimit: cfg.Limit, DefaultLimit: cfg.Limit,
 			CreatedAtWindow: cfg.CreatedAtWindow,
 		},
@@ -152,7 +162,7 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 	below.Go(func() { s.revalidate(inner) })
 
 	handler := edge.NewHandler(inner, s.edge, telemetry.Sampled(s.log, time.Second), s.metrics,
-		edge.NewDirectory(s.cfg.directory(), s.search), s.conns, s.sessions)
+		edge.NewDirectory(s.cfg.directory(), s.search), s.conns, s.sessions, s.bridge)
 	server := &http.Server{
 		Handler:        handler,
 		ConnContext:    edge.ConnContext,

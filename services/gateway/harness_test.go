@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -49,6 +50,8 @@ type world struct {
 	ingests []*ingest
 	fanouts []*fanout
 	search  *search
+	// moderation is what all ingest replicas say about moderation and tokens.
+	moderation *moderation
 
 	service *gateway.Service
 	addr    string
@@ -84,7 +87,7 @@ func newWorld(tb testing.TB, opts ...option) *world {
 	tb.Helper()
 	w := &world{
 		tb: tb, memory: rpc.NewMemory(), stops: make(map[string]func()),
-		ingests: []*ingest{{}}, fanouts: []*fanout{newFanout()},
+		ingests: []*ingest{{}}, fanouts: []*fanout{newFanout()}, moderation: &moderation{},
 		search: &search{hosts: map[string]*searchv1.ResolveCommunityResponse{
 			openHost:   {Community: openCommunity, Name: "Open", Description: "For everybody", Icon: "https://open.example/icon.png", Hosts: []string{openHost}},
 			closedHost: {Community: closedCommunity, Name: "Closed", Closed: true, Hosts: []string{closedHost}},
@@ -98,7 +101,7 @@ func newWorld(tb testing.TB, opts ...option) *world {
 	deps := gateway.Deps{Version: "test"}
 	var targets []string
 	for i, s := range w.ingests {
-		targets = append(targets, w.start(fmt.Sprintf("ingest-%d", i), ingestServer(s)))
+		targets = append(targets, w.start(fmt.Sprintf("ingest-%d", i), w.ingestServer(s)))
 	}
 	deps.Ingest = w.peers(targets)
 	targets = nil
@@ -116,8 +119,11 @@ func newWorld(tb testing.TB, opts ...option) *world {
 	return w
 }
 
-func ingestServer(s *ingest) func(grpc.ServiceRegistrar) {
-	return func(r grpc.ServiceRegistrar) { ingestv1.RegisterIngestServiceServer(r, s) }
+func (w *world) ingestServer(s *ingest) func(grpc.ServiceRegistrar) {
+	return func(r grpc.ServiceRegistrar) {
+		ingestv1.RegisterIngestServiceServer(r, s)
+		ingestv1.RegisterModerationServiceServer(r, w.moderation)
+	}
 }
 
 func (w *world) startFanout(i int) string {
@@ -358,7 +364,13 @@ func take[T any](tb testing.TB, ch <-chan T) T {
 // request makes an HTTP request to the gateway under a host.
 func (w *world) request(method, host, path string, header http.Header) (status int, head http.Header, body string) {
 	w.tb.Helper()
-	req, err := http.NewRequestWithContext(w.tb.Context(), method, "http://"+w.addr+path, nil)
+	return w.requestBody(method, host, path, header, "")
+}
+
+// requestBody makes an HTTP request with a body.
+func (w *world) requestBody(method, host, path string, header http.Header, content string) (status int, head http.Header, body string) {
+	w.tb.Helper()
+	req, err := http.NewRequestWithContext(w.tb.Context(), method, "http://"+w.addr+path, strings.NewReader(content))
 	require.NoError(w.tb, err)
 	req.Host = host
 	for k, v := range header {

@@ -67,10 +67,17 @@ func NewSearch(p Peers) searchv1.SearchServiceClient {
 	return searchv1.NewSearchServiceClient(&balanced{peers: p})
 }
 
-// Retries of a call to search.
+// NewModeration returns a client of ingest's moderation that asks replicas as NewSearch does. Moderation is
+// idempotent. A token whose first attempt got through without an answer counts as used at the second: the
+// client then signs another one, which is the safe mistake.
+func NewModeration(p Peers) ingestv1.ModerationServiceClient {
+	return ingestv1.NewModerationServiceClient(&balanced{peers: p})
+}
+
+// Retries of a call to a replica.
 const (
-	searchAttempts = 4
-	searchPause    = 40 * time.Millisecond
+	callAttempts = 4
+	callPause    = 40 * time.Millisecond
 )
 
 // balanced is a client connection over replicas.
@@ -97,8 +104,8 @@ func (b *balanced) NewStream(
 func (b *balanced) attempt(ctx context.Context, do func(grpc.ClientConnInterface) error) error {
 	var tried []string
 	err := error(fault.New(fault.Overloaded, ""))
-	for n := range searchAttempts {
-		if n > 0 && !pause(ctx, searchPause<<n) {
+	for n := range callAttempts {
+		if n > 0 && !pause(ctx, callPause<<n) {
 			return err
 		}
 		peer, ok := b.peers.Pick(tried...)

@@ -18,8 +18,8 @@ import (
 const maxCheckedKeys = 4096
 
 // revalidate checks again and again whether those who are connected may still use their community, and
-// closes the connections of those who may not: members who were removed, and everybody else's when a
-// community was closed. Delivery does not depend on it: fan-out and search refuse at once. It is what
+// closes the connections of those who may not: members who were removed, keys that were banned, and
+// everybody else's when a community was closed. Delivery does not depend on it: fan-out and search refuse at once. It is what
 // ends a session.
 func (s *Service) revalidate(ctx context.Context) {
 	if s.cfg.Revalidate <= 0 {
@@ -75,7 +75,8 @@ func (s *Service) check(ctx context.Context, community int64, sessions []*sessio
 				may, asked := allowed[string(k)]
 				return may || !asked
 			}) {
-				one.Revoke(fault.FrameText(fault.Restricted, "not a relay member"))
+				c := one.Community()
+				one.Revoke(fault.Frame(c.Refusal()))
 			}
 		}
 	}

@@ -63,6 +63,7 @@ type replica struct {
 	*ingest.Service
 	publisher ingestv1.IngestServiceClient
 	directory ingestv1.DirectoryServiceClient
+	moderator ingestv1.ModerationServiceClient
 	// stop ends Run, after a drain if one is wanted, and returns what Run returned.
 	stop func(drain bool) error
 }
@@ -97,7 +98,10 @@ func (h *harness) start(name string, opts ...option) *replica {
 	}
 	conn, err := rpc.Dial("mem:///"+name, rpc.Deps{Memory: h.memory})
 	require.NoError(h.tb, err)
-	r := &replica{Service: service, publisher: ingestv1.NewIngestServiceClient(conn), directory: ingestv1.NewDirectoryServiceClient(conn)}
+	r := &replica{
+		Service: service, publisher: ingestv1.NewIngestServiceClient(conn), directory: ingestv1.NewDirectoryServiceClient(conn),
+		moderator: ingestv1.NewModerationServiceClient(conn),
+	}
 	var once sync.Once
 	var stopErr error
 	r.stop = func(drain bool) error {

@@ -22,6 +22,7 @@ import (
 	ingestv1 "github.com/apiary-relay/apiary/proto/gen/apiary/ingest/v1"
 	"github.com/apiary-relay/apiary/services/ingest/internal/commit"
 	"github.com/apiary-relay/apiary/services/ingest/internal/directory"
+	"github.com/apiary-relay/apiary/services/ingest/internal/moderation"
 	"github.com/apiary-relay/apiary/services/ingest/internal/outbox"
 	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
 	"github.com/apiary-relay/apiary/services/ingest/internal/store"
@@ -84,6 +85,7 @@ type Service struct {
 
 	inFlight *semaphore.Weighted // bytes of submissions without a verdict
 	draining chan struct{}       // closed when draining begins
+	left     chan struct{}       // has an element when a request to vanish left something
 
 	mu      sync.Mutex
 	closed  bool           // no more streams; guarded by mu
@@ -110,6 +112,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		store:    store.New(deps.DB, cfg.Partitions),
 		inFlight: semaphore.NewWeighted(cfg.InFlightBytes),
 		draining: make(chan struct{}),
+		left:     make(chan struct{}, 1),
 	}
 	limits := wire.DefaultLimits()
 	limits.Frame = cfg.MaxEvent
@@ -126,6 +129,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	s.server.Register(func(r grpc.ServiceRegistrar) {
 		ingestv1.RegisterIngestServiceServer(r, s)
 		ingestv1.RegisterDirectoryServiceServer(r, directory.New(s.store))
+		ingestv1.RegisterModerationServiceServer(r, moderation.New(s.store, s.now))
 	})
 	sweeper := outbox.NewSweeper(outbox.SweeperConfig{Age: cfg.OutboxAge, Interval: cfg.OutboxInterval}, s.store, deps.Bus,
 		telemetry.Sampled(deps.Log, faultInterval))
@@ -147,7 +151,7 @@ func (s *Service) buildQueues(deps Deps) {
 	})
 	limits := commit.Limits{Events: s.cfg.BatchEvents, Bytes: s.cfg.BatchBytes, Topics: maxTopics}
 	committer := &commit.Committer{
-		Store: s.store, Publish: s.publisher.Publish, Timeout: s.cfg.CommitTimeout, Observe: s.metrics.committed,
+		Store: s.store, Publish: s.publisher.Publish, Left: s.vanishLater, Timeout: s.cfg.CommitTimeout, Observe: s.metrics.committed,
 		Tracer: deps.Tracer, Log: faults,
 	}
 	s.commits = commit.NewQueue(s.cfg.QueueEvents, limits, committer.Flush)
@@ -171,6 +175,8 @@ func (s *Service) assemble(deps Deps, sweeper *outbox.Sweeper) {
 	}))
 	s.group.Add("partitions", lifecycle.Func(s.keepPartitions))
 	s.group.Add("expiry", lifecycle.Func(s.sweepExpired))
+	s.group.Add("vanished", lifecycle.Func(s.sweepVanished))
+	s.group.Add("tokens", lifecycle.Func(s.expireTokens))
 	s.group.Add("sweeper", sweeper)
 	s.group.Add("publisher", s.publisher)
 	s.group.Add("commits", s.commits, "publisher")

@@ -20,6 +20,16 @@ const (
 	// expiredPage is how many expired events of a community one transaction removes: it holds the
 	// community meanwhile.
 	expiredPage = 200
+	// vanishedInterval is how often everybody who asked to vanish is looked at, in case that a replica stopped
+	// before it had removed everything.
+	vanishedInterval = 10 * time.Minute
+	// vanishedKeys is how many of them are finished in a row.
+	vanishedKeys = 16
+	// tokensInterval is how often HTTP tokens are forgotten, tokensPage how many at once.
+	tokensInterval = time.Minute
+	tokensPage     = 1000
+	// tokensGrace is how much longer than needed a token is remembered, for gateways whose clocks are late.
+	tokensGrace = 5 * time.Minute
 )
 
 // keepPartitions makes the monthly partitions at the start and then daily. The month before is included, for
@@ -64,6 +74,60 @@ func (s *Service) sweepExpired(ctx context.Context, ready func()) error {
 				s.log.LogAttrs(ctx, slog.LevelWarn, "expired events not removed", slog.Any("error", err))
 			}
 			if err != nil || removed == 0 {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// vanishLater makes sweepVanished run as soon as it can.
+func (s *Service) vanishLater() {
+	select {
+	case s.left <- struct{}{}:
+	default:
+	}
+}
+
+// sweepVanished removes what requests to vanish have left (NIP-62), at the start, when one has left something, and
+// now and then.
+func (s *Service) sweepVanished(ctx context.Context, ready func()) error {
+	ready()
+	for ctx.Err() == nil {
+		next := vanishedInterval
+		within, cancel := context.WithTimeout(ctx, upkeepTimeout)
+		removed, err := s.store.SweepVanished(within, vanishedKeys)
+		cancel()
+		switch {
+		case err != nil && ctx.Err() == nil:
+			next = retryInterval
+			s.log.LogAttrs(ctx, slog.LevelWarn, "events of vanished keys not removed", slog.Any("error", err))
+		case removed > 0:
+			continue
+		}
+		timer := time.NewTimer(next)
+		select {
+		case <-s.left:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+	return nil
+}
+
+// expireTokens forgets HTTP tokens that are too old to be accepted anyway (NIP-98).
+func (s *Service) expireTokens(ctx context.Context, ready func()) error {
+	ready()
+	for pause(ctx, tokensInterval) {
+		for ctx.Err() == nil {
+			within, cancel := context.WithTimeout(ctx, upkeepTimeout)
+			removed, err := s.store.ExpireTokens(within, s.now().Add(-tokensGrace), tokensPage)
+			cancel()
+			if err != nil && ctx.Err() == nil {
+				s.log.LogAttrs(ctx, slog.LevelWarn, "tokens not forgotten", slog.Any("error", err))
+			}
+			if err != nil || removed < tokensPage {
 				break
 			}
 		}

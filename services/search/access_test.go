@@ -26,6 +26,13 @@ func TestCheckAccess(t *testing.T) {
 	db.Exec(t, `UPDATE ingest.communities SET acl_version = 7 WHERE id = $1`, int64(closed))
 	db.Exec(t, `UPDATE ingest.channels SET acl_version = 9 WHERE community_id = $1 AND h = 'secret'`, int64(closed))
 
+	for i, k := range []nostr.PubKey{alice, carol} {
+		db.Promote(t, closed, []string{"owner", "admin"}[i], k)
+	}
+	banning := db.Community(t, "open", alice, bob, carol)
+	db.Promote(t, banning, "admin", alice, bob)
+	db.Ban(t, banning, bob, carol)
+
 	for _, tt := range []struct {
 		name      string
 		community tenant.ID
@@ -41,6 +48,7 @@ func TestCheckAccess(t *testing.T) {
 		{"closed, global", closed, "", []bool{true, false, true}, [2]uint64{7, 0}},
 		{"closed, open channel", closed, "lobby", []bool{true, false, true}, [2]uint64{7, 1}},
 		{"closed, private channel", closed, "secret", []bool{true, false, false}, [2]uint64{7, 9}},
+		{"banned, open community", banning, "", []bool{true, false, false}, [2]uint64{1, 0}},
 		{"no such community", closed + 1000, "", []bool{false, false, false}, [2]uint64{0, 0}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -50,8 +58,12 @@ func TestCheckAccess(t *testing.T) {
 				MinCommunityAclVersion: 100, MinChannelAclVersion: 100,
 			})
 			require.NoError(t, err)
+			moderator := map[tenant.ID][]bool{closed: {true, false, true}, banning: {true, false, false}}[tt.community]
+			if moderator == nil {
+				moderator = make([]bool, 3)
+			}
 			require.Empty(t, cmp.Diff(&searchv1.CheckAccessResponse{
-				Allowed: tt.allowed, CommunityAclVersion: tt.versions[0], ChannelAclVersion: tt.versions[1],
+				Allowed: tt.allowed, Moderator: moderator, CommunityAclVersion: tt.versions[0], ChannelAclVersion: tt.versions[1],
 			}, resp, protocmp.Transform()))
 		})
 	}
@@ -73,8 +85,18 @@ func TestResolveCommunity(t *testing.T) {
 	db.Host(t, withPort, "relay.example:8080")
 	db.Exec(t, `UPDATE ingest.communities SET name = 'Bees', description = 'Hive', icon = 'https://x/i', acl_version = 3 WHERE id = $1`, int64(plain))
 
+	db.Exec(t, `UPDATE ingest.communities SET min_pow = 12 WHERE id = $1`, int64(plain))
+	alice, bob := nostrtest.PubKey("alice"), nostrtest.PubKey("bob")
+	db.Promote(t, plain, "owner", alice, bob)
+	db.Exec(t, `UPDATE ingest.community_members SET added_at = now() - interval '1 day' WHERE community_id = $1 AND pubkey = $2`, int64(plain), bob[:])
+	for i, network := range []string{"10.0.0.0/8", "2001:db8::/32", "192.0.2.7"} {
+		db.Exec(t, `INSERT INTO ingest.blocked_networks (community_id, network, decided_by, decided_at) VALUES ($1, $2::text::cidr, $3, now() - $4 * interval '1 day')`,
+			int64(plain), network, alice[:], i)
+	}
+
 	want := &searchv1.ResolveCommunityResponse{
 		Community: int64(plain), Name: "Bees", Description: "Hive", Icon: "https://x/i", AclVersion: 3,
+		MinPow: 12, Owner: bob[:], BlockedNetworks: []string{"10.0.0.0/8", "2001:db8::/32", "192.0.2.7/32"},
 		Hosts: []string{"relay.example", "alias.example"},
 	}
 	for _, host := range []string{"relay.example", "relay.example:3000", "RELAY.example.:443", "alias.example"} {

@@ -23,6 +23,7 @@ func (s *Service) ResolveCommunity(ctx context.Context, req *searchv1.ResolveCom
 	return &searchv1.ResolveCommunityResponse{
 		Community: int64(c.ID), Name: c.Name, Description: c.Description, Icon: c.Icon,
 		Closed: c.Closed, Hosts: c.Hosts, AclVersion: c.Version,
+		MinPow: c.MinPoW, BlockedNetworks: c.Blocked, Owner: c.Owner,
 	}, nil
 }
 
@@ -46,7 +47,8 @@ func (s *Service) CheckAccess(ctx context.Context, req *searchv1.CheckAccessRequ
 		return nil, err
 	}
 	resp = &searchv1.CheckAccessResponse{
-		Allowed: topic.Decide(req.GetChannel(), keys), CommunityAclVersion: topic.CommunityVersion,
+		Allowed: topic.Decide(req.GetChannel(), keys), Moderator: topic.Moderate(keys),
+		CommunityAclVersion: topic.CommunityVersion,
 	}
 	if topic.Channel != nil {
 		resp.ChannelAclVersion = topic.Channel.Version

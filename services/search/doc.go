@@ -1,7 +1,9 @@
-// Package search answers every read: stored queries, counts, communities by host, and who may read what.
+// Package search answers every read: stored queries, counts, text search, communities by host, who may read
+// what, and what moderators decided.
 //
-// It owns no data. It reads what ingest wrote, through a role that cannot write, and keeps nothing between
-// requests, so that any number of replicas are equal and a retry on another one is always right.
+// It owns the text index (schema search of the database; package index keeps it) and no other data. It reads
+// what ingest wrote, through a role that cannot write there, and keeps nothing between requests, so that any
+// number of replicas are equal and a retry on another one is always right.
 //
 // What it promises:
 //   - All filters of a query are answered from one Postgres snapshot, which is returned with the events.
@@ -22,5 +24,6 @@
 // on with until, as always.
 //
 // Requests run on the goroutines of the gRPC server. A request holds a place from beginning to end; Drain
-// waits until all places are free. The Run goroutine only compares the schema's version with the program's.
+// waits until all places are free. The Run goroutine compares the schema's version with the program's, and then waits for the two
+// goroutines that keep the text index.
 package search

@@ -14,12 +14,16 @@ import (
 	"github.com/apiary-relay/apiary/pkg/testkit/nostrtest"
 	"github.com/apiary-relay/apiary/services/search/internal/access"
 	"github.com/apiary-relay/apiary/services/search/internal/fixture"
+	"github.com/apiary-relay/apiary/services/search/internal/hll"
 )
 
 // world is a community as the test knows it.
 type world struct {
 	closed   bool
 	members  []nostr.PubKey
+	admins   []nostr.PubKey // of the members
+	banned   []nostr.PubKey
+	vanished map[nostr.PubKey]int64
 	channels map[string]channel
 	events   []*nostr.Event // what is stored
 	spread   int64          // seconds between the moments that events are drawn at
@@ -50,6 +54,12 @@ func drawWorld(t *rapid.T) *world {
 		return rapid.SliceOfNDistinct(rapid.SampledFrom(people), 0, 3, rapid.ID).Draw(t, what)
 	}
 	w := &world{closed: rapid.Bool().Draw(t, "closed"), members: some("members"), channels: map[string]channel{}}
+	if len(w.members) > 0 {
+		w.admins = w.members[:rapid.IntRange(0, 1).Draw(t, "admins")]
+	}
+	if rapid.IntRange(0, 2).Draw(t, "bans") == 0 {
+		w.banned = some("banned")
+	}
 	for _, h := range []string{"lobby", "x", "y", "c0"} {
 		w.channels[h] = channel{rapid.Bool().Draw(t, h+" open"), some(h + " members")}
 	}
@@ -60,7 +70,7 @@ func drawWorld(t *rapid.T) *world {
 		case 0:
 			e.Tags = append(e.Tags, nostr.Tag{"t", rapid.SampledFrom(hard).Draw(t, "hard")})
 		case 1:
-			e.Kind = rapid.SampledFrom([]nostr.Kind{4, 1059}).Draw(t, "private kind")
+			e.Kind = rapid.SampledFrom([]nostr.Kind{4, 1059, 1984}).Draw(t, "private kind")
 			e.Tags = append(e.Tags, nostr.Tag{"p", rapid.SampledFrom(people).Draw(t, "recipient").String()})
 		case 2:
 			e.Tags = append(nostr.Tags{{"expiration", rapid.SampledFrom([]string{"1", strconv.Itoa(testNow), strconv.Itoa(testNow + 1)}).Draw(t, "expires")}}, e.Tags...)
@@ -82,6 +92,12 @@ func drawWorld(t *rapid.T) *world {
 		}
 	}
 	w.events = fixture.Winners(w.events)
+	w.vanished = map[nostr.PubKey]int64{}
+	if len(w.events) > 0 && rapid.IntRange(0, 2).Draw(t, "vanishing") == 0 {
+		for _, k := range some("vanished") {
+			w.vanished[k] = rapid.SampledFrom(w.events).Draw(t, "until").CreatedAt
+		}
+	}
 	return w
 }
 
@@ -99,6 +115,11 @@ func (w *world) store(t *rapid.T, db *fixture.DB, at *access.Reader) {
 		admission = "closed"
 	}
 	at.Community = db.Community(t, admission, w.members...)
+	db.Promote(t, at.Community, "admin", w.admins...)
+	db.Ban(t, at.Community, w.banned...)
+	for k, until := range w.vanished {
+		db.Vanish(t, at.Community, k, until)
+	}
 	for h, c := range w.channels {
 		visibility := "private"
 		if c.open {
@@ -114,8 +135,13 @@ func (w *world) visible(e *nostr.Event, r access.Reader) bool {
 	if at, ok := e.Expiration(); ok && at <= r.Now {
 		return false
 	}
-	keys := slices.DeleteFunc(slices.Clone(r.Keys), func(k nostr.PubKey) bool { return w.closed && !slices.Contains(w.members, k) })
-	if w.closed && len(keys) == 0 {
+	keys := slices.DeleteFunc(slices.Clone(r.Keys), func(k nostr.PubKey) bool {
+		return slices.Contains(w.banned, k) || (w.closed && !slices.Contains(w.members, k))
+	})
+	if len(keys) == 0 && (w.closed || len(r.Keys) > 0) {
+		return false
+	}
+	if w.gone(e.PubKey, e) {
 		return false
 	}
 	if h, ok := fixture.ChannelOf(e); ok {
@@ -125,8 +151,20 @@ func (w *world) visible(e *nostr.Event, r access.Reader) bool {
 		}
 	}
 	return !access.PartyOnly(e.Kind) || slices.ContainsFunc(keys, func(k nostr.PubKey) bool {
+		if e.Kind == access.KindReport {
+			return e.PubKey == k || slices.Contains(w.admins, k)
+		}
+		if e.PubKey != k && e.Kind == nostr.KindGiftWrap && w.gone(k, e) {
+			return false
+		}
 		return e.PubKey == k || (&nostr.Filter{Tags: []nostr.TagCondition{{Name: 'p', Values: []string{k.String()}}}}).Match(e)
 	})
+}
+
+// gone reports whether a key has asked to vanish since an event.
+func (w *world) gone(k nostr.PubKey, e *nostr.Event) bool {
+	until, ok := w.vanished[k]
+	return ok && until >= e.CreatedAt
 }
 
 // matches is nostr.Filter.Match, and #h looks at the event's channel.
@@ -175,7 +213,7 @@ func drawFilter(t *rapid.T, w *world) *nostr.Filter {
 	case 2:
 		f.Tags = addCondition(f.Tags, 'k', []string{"1"})
 	case 3:
-		f.Kinds = []nostr.Kind{4, 1059, 4}
+		f.Kinds = []nostr.Kind{4, 1059, 1984, 4}
 	case 4:
 		f.Kinds = []nostr.Kind{0, 3, 10002, 30023, 39000}
 		f.Authors = people[:3]
@@ -222,7 +260,7 @@ func TestQueryEqualsMatch(t *testing.T) {
 
 func (w *world) check(ctx context.Context, t *rapid.T, s *Service, r access.Reader, filters []*nostr.Filter) {
 	t.Helper()
-	_, answers, err := s.query(ctx, r, filters)
+	_, _, answers, err := s.query(ctx, r, filters)
 	require.NoError(t, err)
 	got := []nostr.ID{}
 	for e := range merge(answers) {
@@ -251,6 +289,18 @@ func (w *world) check(ctx context.Context, t *rapid.T, s *Service, r access.Read
 	n, err := s.count(ctx, r, filters)
 	require.NoError(t, err)
 	require.Equal(t, len(all), n)
+	if offset, ok := hll.Offset(filters); ok {
+		resp, err := s.estimate(ctx, r, filters[0], offset)
+		require.NoError(t, err)
+		require.Equal(t, uint64(n), resp.GetCount())
+		var registers hll.Registers
+		for _, e := range w.events {
+			if all[e.ID] {
+				registers.Add(e.PubKey, offset)
+			}
+		}
+		require.Equal(t, registers[:], resp.GetHll())
+	}
 }
 
 // checkAccess compares CheckAccess with what a query of each person would show.
@@ -259,7 +309,7 @@ func (w *world) checkAccess(ctx context.Context, t *rapid.T, s *Service, r acces
 	for _, h := range []string{"", "lobby", "x", "y", "c0", "nowhere"} {
 		topic, err := s.directory.Access(ctx, r.Community, h, people, 1, 1)
 		require.NoError(t, err)
-		allowed := topic.Decide(h, people)
+		allowed, moderates := topic.Decide(h, people), topic.Moderate(people)
 		for i, p := range people {
 			e := &nostr.Event{Kind: nostr.KindChat}
 			if h != "" {
@@ -267,6 +317,7 @@ func (w *world) checkAccess(ctx context.Context, t *rapid.T, s *Service, r acces
 			}
 			want := (h == "" || w.has(h)) && w.visible(e, access.Reader{Keys: []nostr.PubKey{p}, Now: r.Now})
 			require.Equal(t, want, allowed[i], "%s in %q", p, h)
+			require.Equal(t, slices.Contains(w.admins, p) && !slices.Contains(w.banned, p), moderates[i], p)
 		}
 	}
 }

@@ -15,10 +15,11 @@ import (
 
 // The calls, as metrics name them.
 const (
-	callQuery   = "query"
-	callCount   = "count"
-	callResolve = "resolve"
-	callAccess  = "access"
+	callQuery      = "query"
+	callCount      = "count"
+	callResolve    = "resolve"
+	callAccess     = "access"
+	callModeration = "moderation"
 )
 
 // rowBuckets are boundaries for events per filter.
@@ -63,7 +64,7 @@ func newMetrics(m metric.Meter) (*metrics, error) {
 	for _, d := range plan.Drivers() {
 		x.drivers[d] = metric.WithAttributeSet(attribute.NewSet(attribute.String("driver", d.String())))
 	}
-	for _, call := range []string{callQuery, callCount, callResolve, callAccess} {
+	for _, call := range []string{callQuery, callCount, callResolve, callAccess, callModeration} {
 		for r := fault.Accepted; r <= fault.InternalFault; r++ {
 			x.outcomes[outcome{call, r}] = metric.WithAttributeSet(attribute.NewSet(
 				attribute.String("call", call), attribute.String(telemetry.KeyReason, r.String())))

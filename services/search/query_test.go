@@ -11,6 +11,7 @@ import (
 
 	"github.com/apiary-relay/apiary/pkg/fault"
 	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/tenant"
 	"github.com/apiary-relay/apiary/pkg/testkit/nostrtest"
 	commonv1 "github.com/apiary-relay/apiary/proto/gen/apiary/common/v1"
 	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
@@ -116,6 +117,39 @@ func TestQueryCountsAnEventOfSeveralValuesOnce(t *testing.T) {
 	n, err := c.Count(t.Context(), countFor(community, principal(), f))
 	require.NoError(t, err)
 	require.Equal(t, uint64(3), n.GetCount())
+	require.Empty(t, n.GetHll(), "NIP-45 has no offset for several values")
+}
+
+// The registers of two relays merge into those of all events, and hold nothing that the reader may not see.
+func TestCountSketchesMerge(t *testing.T) {
+	s, db := newService(t, DefaultConfig())
+	c := serve(t, s)
+	target := nostrtest.Event(t, "alice")
+	reaction := func(author string, more ...nostrtest.Option) *nostr.Event {
+		return nostrtest.Event(t, author, append(more, nostrtest.Kind(nostr.KindReaction), nostrtest.Tag("e", target.ID.String()))...)
+	}
+	one, other, both := db.Community(t, "open"), db.Community(t, "open"), db.Community(t, "open")
+	first := []*nostr.Event{reaction("alice"), reaction("bob"), reaction("bob", nostrtest.Content("again"))}
+	second := []*nostr.Event{reaction("carol"), reaction("bob")}
+	db.Insert(t, one, first...)
+	db.Insert(t, other, second...)
+	db.Insert(t, both, append(first, second[0])...)
+	db.Channel(t, both, "secret", "private")
+	db.Insert(t, both, reaction("dave", nostrtest.Channel("secret")))
+	sketch := func(in tenant.ID, count uint64) []byte {
+		resp, err := c.Count(t.Context(), countFor(in, principal(), nostr.Filter{
+			Kinds: []nostr.Kind{nostr.KindReaction}, Tags: []nostr.TagCondition{{Name: 'e', Values: []string{target.ID.String()}}},
+		}))
+		require.NoError(t, err)
+		require.Equal(t, count, resp.GetCount())
+		require.Len(t, resp.GetHll(), 256)
+		return resp.GetHll()
+	}
+	merged, more := sketch(one, 3), sketch(other, 2)
+	for i := range merged {
+		merged[i] = max(merged[i], more[i])
+	}
+	require.Equal(t, merged, sketch(both, 4))
 }
 
 // What is hidden and what does not exist give the same bytes, for queries and counts.

@@ -3,6 +3,7 @@ package search
 import (
 	"context"
 	"iter"
+	"slices"
 
 	"google.golang.org/grpc"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/apiary-relay/apiary/pkg/nostr"
 	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
 	"github.com/apiary-relay/apiary/services/search/internal/access"
+	"github.com/apiary-relay/apiary/services/search/internal/hll"
 	"github.com/apiary-relay/apiary/services/search/internal/plan"
 	"github.com/apiary-relay/apiary/services/search/internal/store"
 )
@@ -29,23 +31,59 @@ func (s *Service) Query(req *searchv1.QueryRequest, stream grpc.ServerStreamingS
 	if err != nil {
 		return err
 	}
-	snapshot, answers, err := s.query(ctx, reader, filters)
+	snapshot, found, answers, err := s.query(ctx, reader, filters)
 	if err != nil {
 		return err
 	}
-	return send(stream, snapshot, merge(answers))
+	return send(stream, snapshot, join(found, merge(answers)))
 }
 
-// query answers each filter that can match something from one snapshot.
-func (s *Service) query(ctx context.Context, r access.Reader, filters []*nostr.Filter) (store.Snapshot, [][]store.Event, error) {
+// query answers each filter that can match something from one snapshot: those with a search in found, best
+// first, the others in answers, newest first.
+func (s *Service) query(ctx context.Context, r access.Reader, filters []*nostr.Filter) (snap store.Snapshot, found, answers [][]store.Event, err error) {
 	share := s.cfg.AnswerBytes / int64(max(len(filters), 1))
-	plans := make([]plan.Plan, 0, len(filters))
+	var searches, others []plan.Plan
 	for _, f := range filters {
-		if p, ok := plan.Rows(f, r, s.limit(f), share); ok {
-			plans = append(plans, p)
+		p, ok := plan.Rows(f, r, s.limit(f), share)
+		switch {
+		case !ok:
+		case f.Search != "":
+			searches = append(searches, p)
+		default:
+			others = append(others, p)
 		}
 	}
-	return s.store.Query(ctx, plans, s.metrics.queried(ctx))
+	snap, answers, err = s.store.Query(ctx, slices.Concat(searches, others), s.metrics.queried(ctx))
+	if err != nil {
+		return store.Snapshot{}, nil, nil, err
+	}
+	return snap, answers[:len(searches)], answers[len(searches):], nil
+}
+
+// join yields what searches found, in their order, and then the rest, each event once.
+func join(found [][]store.Event, rest iter.Seq[*store.Event]) iter.Seq[*store.Event] {
+	if len(found) == 0 {
+		return rest
+	}
+	return func(yield func(*store.Event) bool) {
+		seen := make(map[nostr.ID]struct{})
+		for _, answer := range found {
+			for i := range answer {
+				if _, again := seen[answer[i].ID]; again {
+					continue
+				}
+				seen[answer[i].ID] = struct{}{}
+				if !yield(&answer[i]) {
+					return
+				}
+			}
+		}
+		for e := range rest {
+			if _, again := seen[e.ID]; !again && !yield(e) {
+				return
+			}
+		}
+	}
 }
 
 // limit returns how many events a filter may have.
@@ -119,6 +157,9 @@ func (s *Service) Count(ctx context.Context, req *searchv1.CountRequest) (resp *
 	if err != nil {
 		return nil, err
 	}
+	if offset, ok := hll.Offset(filters); ok {
+		return s.estimate(ctx, reader, filters[0], offset)
+	}
 	n, err := s.count(ctx, reader, filters)
 	if err != nil {
 		return nil, err
@@ -126,8 +167,27 @@ func (s *Service) Count(ctx context.Context, req *searchv1.CountRequest) (resp *
 	return &searchv1.CountResponse{Count: uint64(n)}, nil
 }
 
-// count counts the distinct events that filters match. What is more than the limit is refused, and not
-// answered with the limit: a client takes a count for exact.
+// estimate counts what one filter matches, and says besides what NIP-45 lets clients merge over relays.
+func (s *Service) estimate(ctx context.Context, r access.Reader, f *nostr.Filter, offset int) (*searchv1.CountResponse, error) {
+	var registers hll.Registers
+	tooMany := s.cfg.CountLimit + 1
+	n := 0
+	if p, ok := plan.Authors(f, r, tooMany); ok {
+		var err error
+		if n, registers, err = s.store.Estimate(ctx, p, offset, s.metrics.counted(ctx)); err != nil {
+			return nil, err
+		}
+	}
+	if n >= tooMany {
+		return nil, errTooMany
+	}
+	return &searchv1.CountResponse{Count: uint64(n), Hll: registers[:]}, nil
+}
+
+// errTooMany refuses a count instead of answering with the limit: a client takes a count for exact.
+var errTooMany = fault.New(fault.Restricted, "count filter requires narrower constraints")
+
+// count counts the distinct events that filters match.
 func (s *Service) count(ctx context.Context, r access.Reader, filters []*nostr.Filter) (int, error) {
 	tooMany := s.cfg.CountLimit + 1
 	build := plan.Count
@@ -148,7 +208,7 @@ func (s *Service) count(ctx context.Context, r access.Reader, filters []*nostr.F
 		return 0, err
 	}
 	if n >= tooMany {
-		return 0, fault.New(fault.Restricted, "count filter requires narrower constraints")
+		return 0, errTooMany
 	}
 	return n, nil
 }

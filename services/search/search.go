@@ -13,11 +13,13 @@ import (
 	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc"
 
+	"github.com/apiary-relay/apiary/pkg/bus"
 	"github.com/apiary-relay/apiary/pkg/fault"
 	"github.com/apiary-relay/apiary/pkg/postgres"
 	"github.com/apiary-relay/apiary/pkg/telemetry"
 	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
 	"github.com/apiary-relay/apiary/services/search/internal/directory"
+	"github.com/apiary-relay/apiary/services/search/internal/index"
 	"github.com/apiary-relay/apiary/services/search/internal/store"
 )
 
@@ -28,6 +30,9 @@ const Role = "apiary_search"
 type Deps struct {
 	// DB is a pool that has taken Role. The service does not close it.
 	DB *pgxpool.Pool
+	// Bus is where the text index learns of new events. A service without it answers searches from what others
+	// index. The service does not close it.
+	Bus *bus.Bus
 	// Log may be nil.
 	Log *slog.Logger
 	// Meter may be nil.
@@ -50,6 +55,7 @@ type Service struct {
 	// communities of hosts, which anybody can make up.
 	places, questions, hosts *semaphore.Weighted
 	metrics                  *metrics
+	index                    *index.Index // nil without a bus
 }
 
 // New makes the service. It opens nothing: the pool connects when the first request comes.
@@ -74,13 +80,19 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		return nil, fmt.Errorf("make metrics: %w", err)
 	}
 	st := store.New(deps.DB, cfg.AcquireTimeout, cfg.QueryTimeout)
+	var ix *index.Index
+	if deps.Bus != nil {
+		if ix, err = index.New(deps.Bus, st, deps.Log, deps.Meter); err != nil {
+			return nil, fmt.Errorf("make metrics: %w", err)
+		}
+	}
 	return &Service{
 		cfg: cfg, db: deps.DB, log: deps.Log, now: deps.Now, store: st,
 		directory: directory.New(st, cfg.AccessWait),
 		places:    semaphore.NewWeighted(cfg.MaxRequests),
 		questions: semaphore.NewWeighted(cfg.MaxRequests),
 		hosts:     semaphore.NewWeighted(cfg.MaxRequests),
-		metrics:   m,
+		metrics:   m, index: ix,
 	}, nil
 }
 
@@ -91,7 +103,8 @@ func (s *Service) Register(r grpc.ServiceRegistrar) { searchv1.RegisterSearchSer
 const schemaRetry = 10 * time.Second
 
 // Run is ready at once: requests are answered as soon as Postgres can be reached, with errors before. It
-// says in the log when the schema is behind the program, and blocks until ctx ends.
+// says in the log when the schema is behind the program, keeps the text index once it is not, and blocks until
+// ctx ends.
 func (s *Service) Run(ctx context.Context, ready func()) error {
 	ready()
 	tick := time.NewTicker(schemaRetry)
@@ -109,6 +122,9 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 		case <-tick.C:
 		case <-ctx.Done():
 		}
+	}
+	if s.index != nil && ctx.Err() == nil {
+		s.index.Run(ctx)
 	}
 	<-ctx.Done()
 	return nil

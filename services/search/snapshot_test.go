@@ -53,7 +53,7 @@ func TestSnapshotSaysWhatTheAnswerHolds(t *testing.T) {
 		reading.Go(func() {
 			for {
 				// Two filters, two statements: one snapshot.
-				snapshot, parts, err := s.query(t.Context(), access.Reader{Community: community, Now: testNow},
+				snapshot, _, parts, err := s.query(t.Context(), access.Reader{Community: community, Now: testNow},
 					[]*nostr.Filter{{Authors: []nostr.PubKey{nostrtest.PubKey("alice")}}, {}})
 				if err != nil {
 					errs[i] = err
@@ -125,7 +125,7 @@ func TestSnapshotSaysWhenItWasTaken(t *testing.T) {
 	}
 	for range 20 {
 		before := began()
-		snapshot, _, err := s.query(t.Context(), access.Reader{Community: community, Now: testNow}, []*nostr.Filter{{}})
+		snapshot, _, _, err := s.query(t.Context(), access.Reader{Community: community, Now: testNow}, []*nostr.Filter{{}})
 		require.NoError(t, err)
 		require.Less(t, before, snapshot.TakenAt)
 		require.Less(t, snapshot.TakenAt, began())

@@ -42,8 +42,19 @@ func CheckAuthEvent(ev *nostr.Event, challenge string, hosts []string, now time.
 }
 
 func isRelay(relay string, hosts []string) bool {
+	host, ok := RelayHost(relay)
+	return ok && isHost(host, hosts)
+}
+
+// RelayHost returns the authority that a relay URL names, as tenant.NormalizeHost has it; false for what is no
+// ws or wss URL of a host alone.
+func RelayHost(relay string) (string, bool) {
 	u, ok := parseURL(relay, "ws", "wss")
-	return ok && (u.Path == "" || u.Path == "/") && u.RawQuery == "" && !u.ForceQuery && isHost(u.Host, hosts)
+	if !ok || (u.Path != "" && u.Path != "/") || u.RawQuery != "" || u.ForceQuery {
+		return "", false
+	}
+	host, err := tenant.NormalizeHost(u.Host)
+	return host, err == nil
 }
 
 // parseURL parses an absolute URL with one of two schemes and without user and fragment.

@@ -134,3 +134,21 @@ func TestEmptyChallengeIsNeverMet(t *testing.T) {
 		require.ErrorIs(t, auth.CheckAuthEvent(ev, "", hosts, now, window), auth.ErrChallenge)
 	}
 }
+
+func TestRelayHost(t *testing.T) {
+	for relay, want := range map[string]string{
+		"wss://Team.Example/":      "team.example",
+		"ws://team.example:443":    "team.example",
+		"ws://127.0.0.1:3000":      "localhost:3000",
+		"https://team.example":     "",
+		"wss://team.example/inbox": "",
+		"wss://team.example/?":     "",
+		"wss://me@team.example":    "",
+		"team.example":             "",
+		"":                         "",
+	} {
+		got, ok := auth.RelayHost(relay)
+		require.Equal(t, want, got, relay)
+		require.Equal(t, want != "", ok, relay)
+	}
+}

@@ -15,11 +15,13 @@ import (
 // ErrBadFilter is wrapped by every error of FilterFromProto.
 var ErrBadFilter = errors.New("malformed filter message")
 
+// MaxSearch is the longest NIP-50 query that a message carries, in bytes.
+const MaxSearch = 256
+
 // FilterToProto converts a filter. The message shares no memory with f. What the
-// message cannot say is left out: the caller drops a filter with MatchesNothing before, and refuses or
-// answers a Search elsewhere. A limit above the uint32 range becomes its largest value.
+// message cannot say is left out: the caller drops a filter with MatchesNothing before. A limit above the uint32 range becomes its largest value.
 func FilterToProto(f *nostr.Filter) *commonv1.Filter {
-	m := &commonv1.Filter{Since: clone(f.Since), Until: clone(f.Until)}
+	m := &commonv1.Filter{Since: clone(f.Since), Until: clone(f.Until), Search: f.Search}
 	for _, id := range f.IDs {
 		m.Ids = append(m.Ids, id[:])
 	}
@@ -44,13 +46,16 @@ func FilterToProto(f *nostr.Filter) *commonv1.Filter {
 }
 
 // FilterFromProto converts a message of another service. It never trusts it: keys of the wrong length,
-// kinds out of range, names that are no letter, a letter twice, a condition without values and values
-// that are not UTF-8 are errors that wrap ErrBadFilter. The filter shares no memory with m.
+// kinds out of range, names that are no letter, a letter twice, a condition without values, values that
+// are not UTF-8 and a search longer than MaxSearch are errors that wrap ErrBadFilter. The filter shares no memory with m.
 func FilterFromProto(m *commonv1.Filter) (*nostr.Filter, error) {
 	if m == nil {
 		return nil, fmt.Errorf("%w: missing", ErrBadFilter)
 	}
-	f := &nostr.Filter{Since: clone(m.Since), Until: clone(m.Until)}
+	if len(m.GetSearch()) > MaxSearch {
+		return nil, fmt.Errorf("%w: search of %d bytes", ErrBadFilter, len(m.GetSearch()))
+	}
+	f := &nostr.Filter{Since: clone(m.Since), Until: clone(m.Until), Search: m.GetSearch()}
 	for _, b := range m.GetIds() {
 		if len(b) != len(nostr.ID{}) {
 			return nil, fmt.Errorf("%w: id of %d bytes", ErrBadFilter, len(b))

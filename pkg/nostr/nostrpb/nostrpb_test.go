@@ -1,6 +1,7 @@
 package nostrpb_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -19,6 +20,7 @@ func TestRoundTrip(t *testing.T) {
 		events := nostrtest.Events(1, 4).Draw(t, "events")
 		f := nostrtest.Filter(events...).Draw(t, "filter")
 		f.MatchesNothing = false
+		f.Search = rapid.StringN(0, -1, nostrpb.MaxSearch).Draw(t, "search")
 
 		wire, err := proto.Marshal(nostrpb.FilterToProto(&f))
 		require.NoError(t, err)
@@ -60,6 +62,7 @@ func TestRefused(t *testing.T) {
 		"no values":     cond("e"),
 		"not UTF-8":     cond("e", []byte{0xff}),
 		"twice":         {Tags: []*commonv1.TagCondition{{Name: "e", Values: [][]byte{{}}}, {Name: "e", Values: [][]byte{{}}}}},
+		"long search":   {Search: strings.Repeat("x", nostrpb.MaxSearch+1)},
 		"nil condition": {Tags: []*commonv1.TagCondition{nil}},
 	} {
 		t.Run(name, func(t *testing.T) {

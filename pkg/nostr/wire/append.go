@@ -56,6 +56,18 @@ func AppendCount(dst []byte, subID string, n uint64) []byte {
 	return append(strconv.AppendUint(dst, n, 10), "}]"...)
 }
 
+// AppendCountHLL appends ["COUNT",<subID>,{"count":<n>,"hll":"<hex>"}], with the registers of NIP-45's
+// HyperLogLog, one byte each; without registers it is AppendCount.
+func AppendCountHLL(dst []byte, subID string, n uint64, registers []byte) []byte {
+	dst = AppendCount(dst, subID, n)
+	if len(registers) == 0 {
+		return dst
+	}
+	dst = append(dst[:len(dst)-len("}]")], `,"hll":"`...)
+	dst = hex.AppendEncode(dst, registers)
+	return append(dst, `"}]`...)
+}
+
 // AppendClientEvent appends ["EVENT",<raw>], the client's side of EVENT (NIP-01).
 func AppendClientEvent(dst, raw []byte) []byte {
 	return append(append(append(dst, `["EVENT",`...), raw...), ']')

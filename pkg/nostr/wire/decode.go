@@ -193,6 +193,43 @@ func DecodeFilter(b []byte, l Limits) (nostr.Filter, error) {
 	return nostr.Filter{}, s.refuse(DecodeError{})
 }
 
+// DecodeFilters decodes an array of filters, with nothing after it, by the rules of REQ: 1 to Filters of
+// them. An error is a *DecodeError.
+func DecodeFilters(b []byte, l Limits) ([]nostr.Filter, error) {
+	s := scanner{b: b, max: l.depth()}
+	var filters []nostr.Filter
+	unsupported := ""
+	ok := !over(len(b), l.Frame) || s.fail(fmt.Sprintf("filters are larger than %d bytes", l.Frame))
+	if ok && s.peek() != '[' {
+		ok = s.fail("filters must be a JSON array")
+	}
+	ok = ok && s.array(func(i int) bool {
+		if over(i+1, l.Filters) {
+			return s.fail(fmt.Sprintf("more than %d filters", l.Filters))
+		}
+		f := filterDecoder{scanner: &s, limits: l}
+		if !f.decode() {
+			return false
+		}
+		if f.unsupported != "" {
+			unsupported = f.unsupported
+		}
+		filters = append(filters, f.f)
+		return true
+	}) && s.end()
+	switch {
+	case !ok:
+	case len(filters) == 0:
+		s.fail("there must be a filter")
+	case unsupported != "":
+		s.fail(unsupported)
+		return nil, s.refuse(DecodeError{Unsupported: true})
+	default:
+		return filters, nil
+	}
+	return nil, s.refuse(DecodeError{})
+}
+
 // filterDecoder decodes one filter. unsupported is set when it has a key that we do not know and is
 // otherwise well-formed.
 type filterDecoder struct {

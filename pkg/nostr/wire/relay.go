@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"encoding/hex"
 	"math"
 
 	"github.com/apiary-relay/apiary/pkg/nostr"
@@ -22,7 +23,12 @@ type RelayFrame struct {
 	Message string
 	// Count is the number in COUNT.
 	Count uint64
+	// HLL are the 256 registers of NIP-45's HyperLogLog in COUNT, nil if the relay sent none.
+	HLL []byte
 }
+
+// Registers is the number of registers of NIP-45's HyperLogLog.
+const Registers = 256
 
 // DecodeRelay decodes a relay's frame (NIP-01, NIP-42, NIP-45). It is for clients, which bound what they
 // read themselves: no limit but the nesting is applied. An error is a *DecodeError.
@@ -97,23 +103,40 @@ func (d *relayDecoder) message() bool {
 	return ok
 }
 
-// count takes {"count":n}; other keys (approximate, hll) are passed over.
+// count takes {"count":n,"hll":"…"}; other keys (approximate) are passed over, and so is an hll of another
+// size than NIP-45's.
 func (d *relayDecoder) count() bool {
 	if d.peek() != '{' {
 		return d.fail("a count must be a JSON object")
 	}
 	seen := false
 	ok := d.object(func(key text) bool {
-		if seen || string(d.bytes(key)) != "count" {
+		switch k := string(d.bytes(key)); {
+		case k == "count" && !seen:
+			seen = true
+			n, ok := d.int64("count", 0, math.MaxInt64)
+			d.r.Count = uint64(n)
+			return ok
+		case k == "hll" && d.peek() == '"':
+			return d.registers()
+		default:
 			return d.skip()
 		}
-		seen = true
-		n, ok := d.int64("count", 0, math.MaxInt64)
-		d.r.Count = uint64(n)
-		return ok
 	})
 	if ok && !seen {
 		return d.fail("a count has no number")
 	}
 	return ok
+}
+
+// registers takes the hll of a count.
+func (d *relayDecoder) registers() bool {
+	t, ok := d.str()
+	if !ok || t.size != hex.EncodedLen(Registers) {
+		return ok
+	}
+	if b, err := hex.DecodeString(string(d.bytes(t))); err == nil {
+		d.r.HLL = b
+	}
+	return true
 }

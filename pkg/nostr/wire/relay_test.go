@@ -28,6 +28,8 @@ func TestAppenders(t *testing.T) {
 		`x["NOTICE","\u0000"]`:                            wire.AppendNotice(x, "\x00"),
 		`x["AUTH","c"]`:                                   wire.AppendAuth(x, "c"),
 		`x["COUNT","s",{"count":18446744073709551615}]`:   wire.AppendCount(x, "s", 1<<64-1),
+		`x["COUNT","s",{"count":3}]`:                      wire.AppendCountHLL(x, "s", 3, nil),
+		`x["COUNT","s",{"count":3,"hll":"00ff"}]`:         wire.AppendCountHLL(x, "s", 3, []byte{0, 255}),
 		`x["EVENT",{"id":1}]`:                             wire.AppendClientEvent(x, raw),
 		`x["AUTH",{"id":1}]`:                              wire.AppendClientAuth(x, raw),
 		`x["CLOSE","s"]`:                                  wire.AppendClose(x, "s"),
@@ -48,6 +50,7 @@ func TestRelayRoundTrip(t *testing.T) {
 		msg := nostrtest.Text().Draw(t, "msg")
 		ok := rapid.Bool().Draw(t, "ok")
 		n := rapid.Uint64Range(0, 1<<63-1).Draw(t, "n")
+		hll := rapid.SliceOfN(rapid.Byte(), wire.Registers, wire.Registers).Draw(t, "hll")
 		for _, c := range []struct {
 			frame []byte
 			want  wire.RelayFrame
@@ -59,6 +62,7 @@ func TestRelayRoundTrip(t *testing.T) {
 			{wire.AppendNotice(nil, msg), wire.RelayFrame{Label: wire.LabelNotice, Message: msg}},
 			{wire.AppendAuth(nil, msg), wire.RelayFrame{Label: wire.LabelAuth, Message: msg}},
 			{wire.AppendCount(nil, sub, n), wire.RelayFrame{Label: wire.LabelCount, SubID: sub, Count: n}},
+			{wire.AppendCountHLL(nil, sub, n, hll), wire.RelayFrame{Label: wire.LabelCount, SubID: sub, Count: n, HLL: hll}},
 		} {
 			got, err := wire.DecodeRelay(c.frame)
 			require.NoError(t, err)
@@ -72,6 +76,10 @@ func TestDecodeRelayOfOthers(t *testing.T) {
 	f, err := wire.DecodeRelay([]byte(` ["COUNT", "s", {"approximate": true, "count": 7, "hll": "00"}] `))
 	require.NoError(t, err)
 	require.Equal(t, uint64(7), f.Count)
+	require.Nil(t, f.HLL, "of another size")
+	f, err = wire.DecodeRelay([]byte(`["COUNT","s",{"hll":{"x":1},"count":7}]`))
+	require.NoError(t, err)
+	require.Nil(t, f.HLL)
 	for _, frame := range []string{
 		``, `{}`, `[]`, `["OK"]`, `["OK","x",true,""]`, `["OK","` + hexID + `",1,""]`, `["OK","` + hexID + `",true]`,
 		`["OK","` + hexID + `",null,""]`, `["EVENT","s"]`, `["EVENT",{}]`, `["EVENT","s",{}]`, `["EOSE"]`, `["EOSE",""]`,

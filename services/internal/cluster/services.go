@@ -104,7 +104,11 @@ func (c *Cluster) search(name string) builder {
 		if err != nil {
 			return p, err
 		}
-		service, err := search.New(settings("").Search, search.Deps{DB: db, Log: c.log(name)})
+		b, err := c.bus(ctx, &p, name)
+		if err != nil {
+			return p, err
+		}
+		service, err := search.New(settings("").Search, search.Deps{DB: db, Bus: b, Log: c.log(name)})
 		if err != nil {
 			return p, err
 		}

@@ -56,6 +56,9 @@ func newProcess(cfg Config, dir *datadir.Dir, env *boot.Env, program string, out
 	if p.cfg.Services.Gateway.Contact == "" {
 		p.cfg.Services.Gateway.Contact = p.operator.key.PubKey().String()
 	}
+	if p.cfg.Services.Gateway.Self == "" {
+		p.cfg.Services.Gateway.Self = p.relay.key.PubKey().String()
+	}
 	if p.cfg.Services.Ingest.GRPC.Listen == "" {
 		if p.control, err = ControlSocket(dir.Path()); err != nil {
 			return nil, err

@@ -20,6 +20,8 @@ func TestPrivateKindsGoToTheirParties(t *testing.T) {
 		require.True(t, IsPrivate(k))
 	}
 	require.False(t, IsPrivate(nostr.KindChat))
+	require.True(t, IsReport(1984))
+	require.False(t, IsReport(nostr.KindChat))
 	parties := PartiesOf(&nostr.Event{PubKey: alice, Tags: nostr.Tags{{"p", bob.String()}, {"p"}, {"p", "x"}, {"e", carol.String()}}})
 	require.True(t, parties.Include([]nostr.PubKey{alice}))
 	require.True(t, parties.Include([]nostr.PubKey{carol, bob}))
@@ -35,16 +37,18 @@ func TestVerdictsAgeWithTheVersions(t *testing.T) {
 	require.False(t, g.Fresh(Versions{}), "nothing known is never fresh")
 	require.False(t, g.Allowed())
 
-	topic.Apply(Answer{Keys: []nostr.PubKey{alice, bob}, Allowed: []bool{true, true}, At: Versions{Community: 2, Channel: 5}})
+	topic.Apply(Answer{Keys: []nostr.PubKey{alice, bob}, Allowed: []bool{true, true}, Moderator: []bool{true, false}, At: Versions{Community: 2, Channel: 5}})
 	require.False(t, topic.Unsure())
 	require.True(t, g.Allowed())
+	require.True(t, g.Moderates())
 	require.True(t, g.Fresh(Versions{Community: 2, Channel: 5}))
 	require.False(t, g.Fresh(Versions{Community: 3, Channel: 5}))
 	require.False(t, g.Fresh(Versions{Community: 2, Channel: 6}))
 
-	topic.Apply(Answer{Keys: []nostr.PubKey{alice}, Allowed: []bool{false}, At: Versions{Community: 2, Channel: 6}})
+	topic.Apply(Answer{Keys: []nostr.PubKey{alice}, Allowed: []bool{false}, Moderator: []bool{false}, At: Versions{Community: 2, Channel: 6}})
 	require.False(t, g.Allowed())
-	topic.Apply(Answer{Keys: []nostr.PubKey{alice}, Allowed: []bool{true}, At: Versions{Community: 2, Channel: 1}})
+	require.False(t, g.Moderates())
+	topic.Apply(Answer{Keys: []nostr.PubKey{alice}, Allowed: []bool{true}, Moderator: []bool{false}, At: Versions{Community: 2, Channel: 1}})
 	require.True(t, g.Allowed())
 	require.False(t, g.Fresh(Versions{Community: 2, Channel: 6}), "the channel was made anew: it counts from the beginning")
 	require.Equal(t, 1, topic.Len(), "bob was never subscribed")
@@ -70,7 +74,7 @@ func TestStaleAsksForWhatIsNeededFirst(t *testing.T) {
 	topic.Acquire(carol)
 	require.Equal(t, []nostr.PubKey{bob, alice}, topic.Stale(Versions{}, []*Grant{b, b, a}, 2))
 	require.ElementsMatch(t, []nostr.PubKey{alice, bob, carol}, topic.Stale(Versions{}, []*Grant{b}, 10))
-	topic.Apply(Answer{Keys: []nostr.PubKey{alice, carol}, Allowed: []bool{true, false}, At: Versions{Community: 1, Channel: 1}})
+	topic.Apply(Answer{Keys: []nostr.PubKey{alice, carol}, Allowed: []bool{true, false}, Moderator: []bool{false, false}, At: Versions{Community: 1, Channel: 1}})
 	require.Equal(t, []nostr.PubKey{bob}, topic.Stale(Versions{Community: 1, Channel: 1}, []*Grant{a}, 10))
 }
 
@@ -94,6 +98,7 @@ func TestAsk(t *testing.T) {
 		{"newer state", &searchv1.CheckAccessResponse{Allowed: []bool{true, false}, CommunityAclVersion: 2, ChannelAclVersion: 4}, nil, nil, Versions{2, 4}},
 		{"no such channel", &searchv1.CheckAccessResponse{Allowed: []bool{false, false}, CommunityAclVersion: 2}, nil, nil, Versions{2, 0}},
 		{"half an answer", &searchv1.CheckAccessResponse{Allowed: []bool{true}, CommunityAclVersion: 2, ChannelAclVersion: 3}, nil, ErrUndecided, Versions{}},
+		{"half an answer about moderators", &searchv1.CheckAccessResponse{Allowed: []bool{true, true}, Moderator: []bool{true}}, nil, ErrUndecided, Versions{}},
 		{"no answer", nil, down, down, Versions{}},
 	}
 	for _, tt := range tests {

@@ -30,13 +30,15 @@ type Question struct {
 	Min       Versions
 }
 
-// Answer says for each key whether it may, from a state of versions At. The state is at least as new as
+// Answer says for each key whether it may, and whether it moderates the community, from a state of versions At. The state is at least as new as
 // asked for, that is search's promise; At may still be lower than Question.Min, because a channel that was
 // deleted, or made anew since, counts from the beginning.
 type Answer struct {
 	Keys    []nostr.PubKey
 	Allowed []bool
-	At      Versions
+	// Moderator is as long as Allowed.
+	Moderator []bool
+	At        Versions
 }
 
 // Ask calls search once.
@@ -55,9 +57,13 @@ func Ask(ctx context.Context, c Checker, q Question) (Answer, error) {
 	if err != nil {
 		return Answer{}, fmt.Errorf("check access: %w", err)
 	}
-	if len(out.GetAllowed()) != len(q.Keys) {
+	moderator := out.GetModerator()
+	if len(moderator) == 0 {
+		moderator = make([]bool, len(q.Keys)) // a replica of an older release: what is not known is not allowed
+	}
+	if len(out.GetAllowed()) != len(q.Keys) || len(moderator) != len(q.Keys) {
 		return Answer{}, fmt.Errorf("check access of %d keys: %w", len(q.Keys), ErrUndecided)
 	}
 	at := Versions{Community: out.GetCommunityAclVersion(), Channel: out.GetChannelAclVersion()}
-	return Answer{Keys: q.Keys, Allowed: out.GetAllowed(), At: at}, nil
+	return Answer{Keys: q.Keys, Allowed: out.GetAllowed(), Moderator: moderator, At: at}, nil
 }

@@ -1,7 +1,7 @@
 // Package access decides who may get an event, without a lookup per delivery (P4, P5).
 //
-// It owns the verdicts of a topic: for every key subscribed there, whether it may read the topic and
-// under which access versions search said so. A verdict is good for an envelope when it is at least as
+// It owns the verdicts of a topic: for every key subscribed there, whether it may read the topic,
+// whether it moderates the community, and under which access versions search said so. A verdict is good for an envelope when it is at least as
 // new as the versions the envelope was committed under; an older or missing one must be asked for before
 // delivering. It also owns the rule of the kinds that go to their parties only, which the event itself
 // decides.

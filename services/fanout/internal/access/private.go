@@ -6,8 +6,15 @@ import (
 	"github.com/apiary-relay/apiary/pkg/nostr"
 )
 
-// kindDirectMessage is the direct message of NIP-04.
-const kindDirectMessage nostr.Kind = 4
+// Kinds that go to their parties only.
+const (
+	kindDirectMessage nostr.Kind = 4    // NIP-04
+	kindReport        nostr.Kind = 1984 // NIP-56
+)
+
+// IsReport reports whether events of the kind are reports (NIP-56), which go only to their author and to
+// who moderates the community.
+func IsReport(k nostr.Kind) bool { return k == kindReport }
 
 // IsPrivate reports whether events of the kind go only to their author and to those whom a p tag names:
 // gift wraps (NIP-59) and direct messages (NIP-04).

@@ -18,11 +18,12 @@ func (v Versions) Covers(w Versions) bool {
 
 // Grant is what is known of one key on one topic.
 type Grant struct {
-	key     nostr.PubKey
-	uses    int
-	known   bool
-	allowed bool
-	at      Versions
+	key       nostr.PubKey
+	uses      int
+	known     bool
+	allowed   bool
+	moderates bool
+	at        Versions
 }
 
 // Key returns the key that the grant is about.
@@ -33,6 +34,9 @@ func (g *Grant) Fresh(v Versions) bool { return g.known && g.at.Covers(v) }
 
 // Allowed reports whether the key may read the topic, as far as is known.
 func (g *Grant) Allowed() bool { return g.known && g.allowed }
+
+// Moderates reports whether the key is an owner or admin of the community, as far as is known.
+func (g *Grant) Moderates() bool { return g.known && g.moderates }
 
 // Topic holds the grants of the keys that are subscribed to one topic.
 type Topic struct {
@@ -116,6 +120,6 @@ func (t *Topic) Apply(a Answer) {
 		if !g.known {
 			t.unsure--
 		}
-		g.known, g.allowed, g.at = true, a.Allowed[i], a.At
+		g.known, g.allowed, g.moderates, g.at = true, a.Allowed[i], a.Moderator[i], a.At
 	}
 }

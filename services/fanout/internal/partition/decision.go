@@ -2,6 +2,7 @@ package partition
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -34,8 +35,14 @@ type part struct {
 	grants [][]*access.Grant
 	// settled are verdicts that hold for this envelope only: search has answered from a state that is new
 	// enough although its versions are lower.
-	settled map[nostr.PubKey]bool
+	settled map[nostr.PubKey]settlement
+	// report is set for a report, which is only for its author and for who moderates the community.
+	report bool
+	author nostr.PubKey
 }
+
+// settlement is what search said of a key.
+type settlement struct{ allowed, moderates bool }
 
 // channelPart is for global subscriptions that match a channel's state: they need access to the channel.
 // That is asked for each time, because it is rare and the channel may belong to another partition.
@@ -63,15 +70,18 @@ func (pt *part) grantsOf(i int) []*access.Grant {
 }
 
 // verdict says whether the i-th recipient may get the envelope, and whether that is known. Who acts with
-// several keys may read what one of them may.
+// several keys may read what one of them may, and is privy to a report if one of them is.
 func (pt *part) verdict(i int) (allowed, known bool) {
 	known = true
+	may, privy := false, !pt.report || slices.Contains(pt.subs[i].Keys, pt.author)
 	for _, g := range pt.grantsOf(i) {
-		may, decided := g.Allowed(), g.Fresh(pt.versions)
+		said, decided := settlement{g.Allowed(), g.Moderates()}, g.Fresh(pt.versions)
 		if !decided {
-			may, decided = pt.settled[g.Key()]
+			said, decided = pt.settled[g.Key()]
 		}
-		if decided && may {
+		may = may || (decided && said.allowed)
+		privy = privy || (decided && said.moderates)
+		if may && privy {
 			return true, true
 		}
 		known = known && decided
@@ -106,10 +116,10 @@ func (d *decision) settle(l landing) {
 			continue
 		}
 		if pt.settled == nil {
-			pt.settled = make(map[nostr.PubKey]bool, len(l.answer.Keys))
+			pt.settled = make(map[nostr.PubKey]settlement, len(l.answer.Keys))
 		}
 		for n, key := range l.answer.Keys {
-			pt.settled[key] = l.answer.Allowed[n]
+			pt.settled[key] = settlement{l.answer.Allowed[n], l.answer.Moderator[n]}
 		}
 	}
 }

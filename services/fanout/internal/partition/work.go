@@ -155,7 +155,10 @@ func (p *Partition) match(ctx context.Context, w *work, envelope *commonv1.Envel
 	d := &decision{envelope: envelope, at: at, span: p.startSpan(ctx, h)}
 	versions := access.Versions{Community: h.GetCommunityAclVersion(), Channel: h.GetChannelAclVersion()}
 	if subs := p.find(ctx, w, own, event, at); len(subs) > 0 {
-		d.parts = append(d.parts, part{topic: subs[0].topic.access, versions: versions, subs: subs})
+		d.parts = append(d.parts, part{
+			topic: subs[0].topic.access, versions: versions, subs: subs,
+			report: access.IsReport(event.Kind), author: event.PubKey,
+		})
 	}
 	if subs := p.find(ctx, w, global, event, at); len(subs) > 0 {
 		d.parts = append(d.parts, channelPart(key, event, versions, subs))

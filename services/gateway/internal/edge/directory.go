@@ -2,8 +2,11 @@ package edge
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -29,8 +32,13 @@ var ErrNoCommunity = errors.New("no community has this host")
 // Community is what the edge knows of a host's community; immutable.
 type Community struct {
 	session.Community
-	// Name, Description and Icon are shown in NIP-11.
-	Name, Description, Icon string
+	// Name, Description and Icon are shown in NIP-11, and so is Owner, a public key in hexadecimal, which may
+	// be empty.
+	Name, Description, Icon, Owner string
+	// MinPow is the least difficulty of an event in bits (NIP-13), 0 for none.
+	MinPow int
+	// Blocked are the networks whose clients are refused.
+	Blocked []netip.Prefix
 }
 
 // DirectoryConfig bounds a Directory.
@@ -128,9 +136,14 @@ func (d *Directory) ask(ctx context.Context, host string) (*Community, error) {
 	if !slices.Contains(hosts, host) {
 		hosts = append(slices.Clip(hosts), host) // it was found without its port
 	}
+	blocked, err := ParseNetworks(r.GetBlockedNetworks())
+	if err != nil {
+		return nil, fmt.Errorf("parse blocked networks: %w", err)
+	}
 	return &Community{
 		Community: session.Community{ID: r.GetCommunity(), Hosts: hosts, Closed: r.GetClosed()},
-		Name:      r.GetName(), Description: r.GetDescription(), Icon: r.GetIcon(),
+		Name:      r.GetName(), Description: r.GetDescription(), Icon: r.GetIcon(), Owner: hex.EncodeToString(r.GetOwner()),
+		MinPow: int(r.GetMinPow()), Blocked: blocked,
 	}, nil
 }
 

@@ -1,10 +1,12 @@
 // Package edge is the HTTP front of the gateway: it finds the community of a request's host, answers
-// NIP-11, refuses what must not be upgraded, and turns an upgrade into a connection with a session.
+// NIP-11, refuses what must not be upgraded, turns an upgrade into a connection with a session, and passes
+// calls over HTTP to package bridge.
 //
 // The community comes from the host before anything else is looked at. For a host without a community
 // every request gets the same bytes, whatever its path, method or headers, and so does every path of a
 // known host that does not exist: nobody learns which hosts there are from anything but a full
-// handshake. The package reads no body and must never trust a forwarded host unless told to.
+// handshake. Clients of a network that the community has blocked get one answer to everything, too. The
+// package reads no body and must never trust a forwarded host or address unless told to.
 //
 // Requests run on the HTTP server's goroutines; an upgraded connection gets one of its own, which Wait
 // waits for, so that the server's per-request state is freed. The directory's cache is shared and

@@ -8,6 +8,7 @@ import (
 	"mime"
 	"net"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/apiary-relay/apiary/pkg/telemetry"
 	"github.com/apiary-relay/apiary/pkg/tenant"
+	"github.com/apiary-relay/apiary/services/gateway/internal/bridge"
 	"github.com/apiary-relay/apiary/services/gateway/internal/conn"
 	"github.com/apiary-relay/apiary/services/gateway/internal/cork"
 	"github.com/apiary-relay/apiary/services/gateway/internal/hub"
@@ -28,6 +30,8 @@ import (
 type Config struct {
 	// TrustForwardedHost takes the host from the last X-Forwarded-Host, which a proxy in front has set.
 	TrustForwardedHost bool
+	// TrustedProxies are networks whose X-Forwarded-For is believed.
+	TrustedProxies []netip.Prefix
 	// Conn bounds each connection.
 	Conn conn.Config
 	// Info is what NIP-11 says.
@@ -43,6 +47,7 @@ type Handler struct {
 	directory *Directory
 	conns     *hub.Conns
 	sessions  *session.Server
+	bridge    *bridge.Bridge
 	running   sync.WaitGroup
 }
 
@@ -50,10 +55,10 @@ type Handler struct {
 // connection.
 func NewHandler(
 	root context.Context, cfg Config, log *slog.Logger, m *metrics.Metrics,
-	directory *Directory, conns *hub.Conns, sessions *session.Server,
+	directory *Directory, conns *hub.Conns, sessions *session.Server, calls *bridge.Bridge,
 ) *Handler {
 	return &Handler{
-		cfg: cfg, root: root, log: log, m: m, directory: directory, conns: conns, sessions: sessions,
+		cfg: cfg, root: root, log: log, m: m, directory: directory, conns: conns, sessions: sessions, bridge: calls,
 	}
 }
 
@@ -85,16 +90,33 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.m.Upgrade(r.Context(), metrics.OutcomeUnavailable)
 		unavailable(w)
 		return
-	case r.URL.Path != "/":
-		notFound(w)
+	case len(c.Blocked) > 0 && within(clientAddr(r, h.cfg.TrustedProxies), c.Blocked):
+		h.m.Upgrade(r.Context(), metrics.OutcomeBlocked)
+		text(w, http.StatusForbidden, "forbidden\n")
 		return
 	}
+	switch r.URL.Path {
+	case "/":
+		h.relay(w, r, c)
+	case "/query":
+		h.call(w, r, c, h.bridge.Query)
+	case "/count":
+		h.call(w, r, c, h.bridge.Count)
+	default:
+		notFound(w)
+	}
+}
+
+// relay serves the relay's own URL: WebSocket, relay information (NIP-11) and management (NIP-86).
+func (h *Handler) relay(w http.ResponseWriter, r *http.Request, c *Community) {
 	cors(w.Header())
 	switch {
 	case r.Method == http.MethodOptions:
 		w.WriteHeader(http.StatusNoContent)
+	case bridge.IsManagement(r):
+		h.bridge.Manage(w, r, c.Community)
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
-		w.Header().Set("Allow", "GET, HEAD, OPTIONS")
+		w.Header().Set("Allow", "GET, HEAD, POST, OPTIONS")
 		text(w, http.StatusMethodNotAllowed, "method not allowed\n")
 	case isUpgrade(r) && r.ContentLength != 0:
 		text(w, http.StatusBadRequest, "a WebSocket handshake has no body\n")
@@ -103,6 +125,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case wantsInfo(r):
 		h.info(w, r, c)
 	default:
+		w.Header().Set("Vary", "Accept")
 		text(w, http.StatusOK, "This is a Nostr relay. Connect with a Nostr client.\n")
 	}
 }
@@ -113,6 +136,22 @@ func ignoreBody(w http.ResponseWriter) {
 	w.Header().Set("Connection", "close")
 	// An error means that the connection is gone.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now())
+}
+
+// call serves the URL of a call that is a POST.
+func (h *Handler) call(
+	w http.ResponseWriter, r *http.Request, c *Community, do func(http.ResponseWriter, *http.Request, session.Community),
+) {
+	cors(w.Header())
+	switch r.Method {
+	case http.MethodOptions:
+		w.WriteHeader(http.StatusNoContent)
+	case http.MethodPost:
+		do(w, r, c.Community)
+	default:
+		w.Header().Set("Allow", "POST, OPTIONS")
+		text(w, http.StatusMethodNotAllowed, "method not allowed\n")
+	}
 }
 
 // community finds the community of the request's host.
@@ -132,11 +171,13 @@ func (h *Handler) community(r *http.Request) (*Community, error) {
 	return h.directory.Resolve(r.Context(), host)
 }
 
-// cors lets pages of any origin read what is answered (NIP-11).
+// cors lets pages of any origin ask, and read what is answered (NIP-11). The wildcard does not cover
+// Authorization. Nothing depends on cookies, so no origin is worth more than another.
 func cors(h http.Header) {
 	h.Set("Access-Control-Allow-Origin", "*")
-	h.Set("Access-Control-Allow-Headers", "*")
-	h.Set("Access-Control-Allow-Methods", "GET, HEAD, OPTIONS")
+	h.Set("Access-Control-Allow-Headers", "*, Authorization")
+	h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST, OPTIONS")
+	h.Set("Access-Control-Expose-Headers", "ETag, Retry-After")
 }
 
 func isUpgrade(r *http.Request) bool {
@@ -169,8 +210,19 @@ func (h *Handler) info(w http.ResponseWriter, r *http.Request, c *Community) {
 		text(w, http.StatusInternalServerError, "internal error\n")
 		return
 	}
-	w.Header().Set("Content-Type", mediaType)
-	w.Header().Set("Content-Length", strconv.Itoa(len(doc)))
+	// no-cache lets it be kept and asks for it again each time, which costs a 304: a moderator's change of the
+	// name is seen at once.
+	tag := etag(doc)
+	head := w.Header()
+	head.Set("Cache-Control", "no-cache")
+	head.Set("ETag", tag)
+	head.Set("Vary", "Accept")
+	if matchesTag(r.Header.Values("If-None-Match"), tag) {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	head.Set("Content-Type", mediaType)
+	head.Set("Content-Length", strconv.Itoa(len(doc)))
 	_, _ = w.Write(doc) //nolint:gosec // JSON under its own media type; an error means that the client has left
 }
 

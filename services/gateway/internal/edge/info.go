@@ -1,23 +1,25 @@
 package edge
 
 import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/apiary-relay/apiary/pkg/nostr/wire"
 )
-
-// supportedNIPs are the NIPs that this code implements, together with ingest, fan-out and search.
-// Whoever makes another one work adds it here.
-var supportedNIPs = []int{1, 9, 11, 40, 42, 45}
 
 // Info is what the NIP-11 document says besides the community's own words. The limits are the ones that
 // are enforced; a limit that is off (0) is not mentioned.
 type Info struct {
 	// Software is the URL of the project, Version the version that runs.
 	Software, Version string
-	// PubKey is the operator's public key in hexadecimal, may be empty.
-	PubKey string
+	// PubKey is the operator's public key in hexadecimal, for communities without an owner; Self is the
+	// relay's own. Both may be empty.
+	PubKey, Self string
 	// Wire are the limits on frames.
 	Wire wire.Limits
 	// MaxSubs is how many subscriptions a connection may have open.
@@ -28,12 +30,14 @@ type Info struct {
 	CreatedAtWindow time.Duration
 }
 
-// document is the NIP-11 relay information document.
+// document is the NIP-11 relay information document. There is no retention in it, because nothing is
+// dropped by age or number.
 type document struct {
 	Name          string     `json:"name"`
 	Description   string     `json:"description"`
 	Icon          string     `json:"icon,omitempty"`
 	PubKey        string     `json:"pubkey,omitempty"`
+	Self          string     `json:"self,omitempty"`
 	SupportedNIPs []int      `json:"supported_nips"`
 	Software      string     `json:"software"`
 	Version       string     `json:"version"`
@@ -64,7 +68,8 @@ func (i *Info) render(c *Community) ([]byte, error) {
 		Name:          c.Name,
 		Description:   c.Description,
 		Icon:          c.Icon,
-		PubKey:        i.PubKey,
+		PubKey:        cmp.Or(c.Owner, i.PubKey),
+		Self:          i.Self,
 		SupportedNIPs: supportedNIPs,
 		Software:      i.Software,
 		Version:       i.Version,
@@ -77,10 +82,26 @@ func (i *Info) render(c *Community) ([]byte, error) {
 			MaxSubIDLength:      i.Wire.SubID,
 			MaxEventTags:        i.Wire.Tags,
 			MaxContentLength:    i.Wire.Content,
+			MinPowDifficulty:    c.MinPow,
 			AuthRequired:        true,
-			RestrictedWrites:    true,
+			RestrictedWrites:    c.Closed || c.MinPow > 0,
 			CreatedAtLowerLimit: window,
 			CreatedAtUpperLimit: window,
 		},
+	})
+}
+
+// etag returns the entity tag of a document.
+func etag(doc []byte) string {
+	sum := sha256.Sum256(doc)
+	return `"` + hex.EncodeToString(sum[:16]) + `"`
+}
+
+// matchesTag reports whether an If-None-Match header has a tag, compared weakly (RFC 9110). Our tags hold
+// no comma.
+func matchesTag(header []string, tag string) bool {
+	return slices.ContainsFunc(strings.Split(strings.Join(header, ","), ","), func(one string) bool {
+		one = strings.TrimSpace(one)
+		return one == "*" || strings.TrimPrefix(one, "W/") == tag
 	})
 }

@@ -40,6 +40,7 @@ type Metrics struct {
 	resumes     metric.Int64Counter
 	retries     metric.Int64Counter
 	links       metric.Int64UpDownCounter
+	calls       metric.Int64Counter
 
 	frameLabels map[wire.Label]metric.AddOption
 	okReasons   map[fault.Reason]metric.AddOption
@@ -50,7 +51,7 @@ type Metrics struct {
 var seconds = metric.WithExplicitBucketBoundaries(
 	0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
-// Outcomes of an upgrade, a close, a drop or a resume: the closed set of the outcome label.
+// Outcomes of an upgrade, a call, a close, a drop or a resume: the closed set of the outcome label.
 const (
 	OutcomeAccepted    = "accepted"
 	OutcomeFull        = "full"
@@ -72,12 +73,15 @@ const (
 	OutcomeOverloaded  = "overloaded"
 	OutcomeMoved       = "moved"
 	OutcomeGone        = "gone"
+	OutcomeBlocked     = "blocked"
+	OutcomeInvalid     = "invalid"
 )
 
 var outcomes = []string{
 	OutcomeAccepted, OutcomeFull, OutcomeDraining, OutcomeUnknownHost, OutcomeUnavailable, OutcomeHandshake,
 	OutcomePeer, OutcomeSlow, OutcomeStuck, OutcomeNoPong, OutcomeAuth, OutcomePolicy, OutcomeTooBig,
 	OutcomeRestart, OutcomeQueue, OutcomeHeld, OutcomeNodeLost, OutcomeOverloaded, OutcomeMoved, OutcomeGone,
+	OutcomeBlocked, OutcomeInvalid,
 }
 
 // New makes the instruments.
@@ -104,6 +108,7 @@ func New(m metric.Meter) (*Metrics, error) {
 		resumes:     b.counter("apiary_gateway_resumes_total", "attachments placed again, by cause"),
 		retries:     b.counter("apiary_gateway_submit_retries_total", "submissions sent a second time"),
 		links:       b.gauge("apiary_gateway_fanout_links", "open streams to fan-out nodes"),
+		calls:       b.counter("apiary_gateway_calls_total", "signed HTTP requests (NIP-98) by outcome"),
 
 		frameLabels: make(map[wire.Label]metric.AddOption),
 		okReasons:   make(map[fault.Reason]metric.AddOption),
@@ -207,6 +212,11 @@ func (x *Metrics) Retried(ctx context.Context, n int64) { x.retries.Add(ctx, n) 
 
 // Linked counts a fan-out stream that opened (1) or ended (-1).
 func (x *Metrics) Linked(ctx context.Context, n int64) { x.links.Add(ctx, n) }
+
+// Called counts a signed HTTP request.
+func (x *Metrics) Called(ctx context.Context, outcome string) {
+	x.calls.Add(ctx, 1, x.outcomes[outcome])
+}
 
 // builder makes instruments and collects what goes wrong.
 type builder struct {

@@ -13,6 +13,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/apiary-relay/apiary/pkg/fault"
+	"github.com/apiary-relay/apiary/pkg/nostr"
 	"github.com/apiary-relay/apiary/pkg/nostr/auth"
 	"github.com/apiary-relay/apiary/pkg/nostr/wire"
 	"github.com/apiary-relay/apiary/pkg/telemetry"
@@ -76,18 +77,11 @@ func (s *Session) authenticate(f *wire.Frame) {
 		refuse(fault.Restricted, "too many keys on this connection")
 		return
 	}
-	if s.community.Closed {
-		allowed, err := s.mayRead(ev.PubKey[:])
-		switch {
-		case err != nil:
-			// Not the client's failure: it may try again while its time lasts.
-			refuse(fault.ReasonOf(err), fault.Message(err))
-			return
-		case !allowed:
-			s.auth.failed = true
-			refuse(fault.Restricted, "not a relay member")
-			return
-		}
+	if err := s.srv.Admit(s.ctx, s.community, ev.PubKey); err != nil {
+		// An outage is not the client's failure: it may try again while its time lasts.
+		s.auth.failed = fault.ReasonOf(err) == fault.Restricted
+		refuse(fault.ReasonOf(err), fault.Message(err))
+		return
 	}
 	// A copy: the key lives as long as the connection, the event need not.
 	s.auth.principal.Store(&commonv1.Principal{Pubkeys: append(slices.Clip(keys), bytes.Clone(ev.PubKey[:]))})
@@ -104,15 +98,25 @@ func publicCause(err error) string {
 	return err.Error()
 }
 
-// mayRead asks whether a key may read the community's global topic.
-func (s *Session) mayRead(pubkey []byte) (bool, error) {
-	ctx, cancel := context.WithTimeout(s.ctx, s.srv.cfg.CallTimeout)
+// Admit asks whether a key may use the community: in a closed one it must be a member's, in any it must not
+// be banned. The error is Restricted if it may not; any other says that this is not known now.
+func (srv *Server) Admit(ctx context.Context, c Community, key nostr.PubKey) error {
+	ctx, cancel := context.WithTimeout(ctx, srv.cfg.CallTimeout)
 	defer cancel()
-	resp, err := s.srv.Search.CheckAccess(ctx, &searchv1.CheckAccessRequest{
-		Community: s.community.ID, Pubkeys: [][]byte{pubkey},
-	})
+	resp, err := srv.Search.CheckAccess(ctx, &searchv1.CheckAccessRequest{Community: c.ID, Pubkeys: [][]byte{key[:]}})
 	if err != nil {
-		return false, err
+		return err
 	}
-	return len(resp.GetAllowed()) == 1 && resp.GetAllowed()[0], nil
+	if len(resp.GetAllowed()) != 1 || !resp.GetAllowed()[0] {
+		return c.Refusal()
+	}
+	return nil
+}
+
+// Refusal is what a key is told that may not use the community (any more).
+func (c *Community) Refusal() *fault.Error {
+	if c.Closed {
+		return fault.New(fault.Restricted, "not a relay member")
+	}
+	return fault.New(fault.Restricted, "this key may not use the relay")
 }

@@ -2,15 +2,12 @@ package session
 
 import (
 	"context"
-	"errors"
-	"io"
 	"time"
 
 	"golang.org/x/sync/semaphore"
 
 	"github.com/apiary-relay/apiary/pkg/fault"
 	commonv1 "github.com/apiary-relay/apiary/proto/gen/apiary/common/v1"
-	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
 	"github.com/apiary-relay/apiary/services/gateway/internal/hub"
 )
 
@@ -50,7 +47,7 @@ func (s *Session) history(ctx context.Context, sub *subscription, q query, p *co
 	}
 	h := &history{s: s, sub: sub, patience: slotPatience}
 	defer h.leave()
-	if err := h.ask(ctx, q, p); err != nil {
+	if err := s.srv.stored(ctx, s.community.ID, q, p, sub.setSnapshot, h.add); err != nil {
 		return callError(ctx, err)
 	}
 	for len(h.parked) > 0 {
@@ -62,46 +59,6 @@ func (s *Session) history(ctx context.Context, sub *subscription, q query, p *co
 		}
 	}
 	return nil
-}
-
-// ask reads the answer of search to its end.
-func (h *history) ask(ctx context.Context, q query, p *commonv1.Principal) error {
-	srv := h.s.srv
-	if err := srv.queries.Acquire(ctx, 1); err != nil {
-		return err
-	}
-	defer srv.queries.Release(1)
-	// CallTimeout bounds each wait for search; the time that the client takes does not count.
-	ctx, expire := context.WithCancelCause(ctx)
-	defer expire(nil)
-	watch := time.AfterFunc(srv.cfg.CallTimeout, func() { expire(fault.New(fault.Timeout, "")) })
-	defer watch.Stop()
-
-	stream, err := srv.Search.Query(ctx, &searchv1.QueryRequest{
-		Community: h.s.community.ID, Principal: p, Filters: q.filters,
-	})
-	if err != nil {
-		return callError(ctx, err)
-	}
-	for first := true; ; first = false {
-		resp, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return callError(ctx, err)
-		}
-		watch.Stop()
-		if first {
-			h.sub.setSnapshot(resp.GetSnapshot())
-		}
-		for _, raw := range resp.GetEvents() {
-			if err := h.add(ctx, raw); err != nil {
-				return err
-			}
-		}
-		watch.Reset(srv.cfg.CallTimeout)
-	}
 }
 
 // add sends or parks one event.
@@ -172,12 +129,4 @@ func (h *history) leave() {
 		h.unpark(raw)
 	}
 	h.parked = nil
-}
-
-// callError prefers why ctx has ended to what a call made of it.
-func callError(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return err
 }

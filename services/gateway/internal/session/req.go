@@ -11,7 +11,6 @@ import (
 	"github.com/apiary-relay/apiary/pkg/nostr/nostrpb"
 	"github.com/apiary-relay/apiary/pkg/nostr/wire"
 	commonv1 "github.com/apiary-relay/apiary/proto/gen/apiary/common/v1"
-	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
 	"github.com/apiary-relay/apiary/services/gateway/internal/cork"
 )
 
@@ -26,6 +25,7 @@ type query struct {
 	filters []*commonv1.Filter // those that can match something
 	topics  []topic            // in order of appearance
 	stored  bool               // some filter wants stored events
+	dropped bool               // some filter can match nothing and is not among filters
 }
 
 const (
@@ -57,28 +57,27 @@ func countValues(f *commonv1.Filter) int {
 	return n
 }
 
-// plan judges filters and derives the topics. An error is a *fault.Error.
-func (s *Session) plan(filters []nostr.Filter) (query, error) {
+// plan judges filters and derives the topics. A filter with a search (NIP-50) is for stored events only, so
+// it listens nowhere. An error is a *fault.Error.
+func (srv *Server) plan(filters []nostr.Filter) (query, error) {
 	var q query
 	channels, total := 0, 0
 	for i := range filters {
 		f := &filters[i]
-		if f.Search != "" {
-			return q, fault.New(fault.Unsupported, "search filters are not supported")
-		}
 		values, scoped := f.Tag('h')
 		channels += len(values)
-		if channels > s.srv.cfg.MaxChannels {
+		if channels > srv.cfg.MaxChannels {
 			return q, fault.New(fault.Invalid, "too many channels in one request")
 		}
 		if !allChannels(values) {
 			return q, fault.New(fault.Invalid, "a value of #h is not a channel id")
 		}
 		if f.MatchesNothing {
+			q.dropped = true
 			continue
 		}
 		pb := nostrpb.FilterToProto(f)
-		limit := uint32(s.srv.cfg.Limit) // stated also when the client did not: NIP-11 promises this value
+		limit := uint32(srv.cfg.Limit) // stated also when the client did not: NIP-11 promises this value
 		if pb.Limit != nil {
 			limit = min(limit, pb.GetLimit())
 		}
@@ -88,13 +87,15 @@ func (s *Session) plan(filters []nostr.Filter) (query, error) {
 		pb.Limit = &limit
 		q.filters = append(q.filters, pb)
 		q.stored = q.stored || limit > 0
-		if !scoped {
+		switch {
+		case f.Search != "":
+		case !scoped:
 			q.listen("", pb)
-			continue
-		}
-		for i, h := range values {
-			if !slices.Contains(values[:i], h) {
-				q.listen(h, inChannel(pb, h))
+		default:
+			for i, h := range values {
+				if !slices.Contains(values[:i], h) {
+					q.listen(h, inChannel(pb, h))
+				}
 			}
 		}
 	}
@@ -155,7 +156,7 @@ func (s *Session) req(f *wire.Frame, start time.Time) {
 		s.closed(f.SubID, fault.FrameText(fault.AuthRequired, notAuthenticated))
 		return
 	}
-	q, err := s.plan(f.Filters)
+	q, err := s.srv.plan(f.Filters)
 	if err != nil {
 		s.refuse(f.SubID, fault.Frame(err))
 		return
@@ -294,13 +295,13 @@ func (s *Session) count(f *wire.Frame, start time.Time) {
 		s.closed(f.SubID, fault.FrameText(fault.AuthRequired, notAuthenticated))
 		return
 	}
-	q, err := s.plan(f.Filters)
+	q, err := s.srv.plan(f.Filters)
 	if err != nil {
 		s.closed(f.SubID, fault.Frame(err))
 		return
 	}
 	if len(q.filters) == 0 {
-		s.counted(f.SubID, 0)
+		s.counted(f.SubID, 0, nil)
 		return
 	}
 	s.mu.Lock()
@@ -315,13 +316,13 @@ func (s *Session) count(f *wire.Frame, start time.Time) {
 	}
 	id := f.SubID
 	s.jobs.add(s.ctx, func() {
-		n, err := s.askCount(q, p)
+		n, hll, err := s.srv.count(s.ctx, s.community.ID, q, p)
 		if err != nil {
 			if text := fault.Frame(err); text != "" {
 				s.closed(id, text)
 			}
 		} else {
-			s.counted(id, n)
+			s.counted(id, n, hll)
 		}
 		s.mu.Lock()
 		s.counts--
@@ -330,21 +331,8 @@ func (s *Session) count(f *wire.Frame, start time.Time) {
 	})
 }
 
-func (s *Session) askCount(q query, p *commonv1.Principal) (uint64, error) {
-	ctx, cancel := context.WithTimeout(s.ctx, s.srv.cfg.QueryTimeout)
-	defer cancel()
-	if err := s.srv.queries.Acquire(ctx, 1); err != nil {
-		return 0, context.Cause(ctx)
-	}
-	defer s.srv.queries.Release(1)
-	ctx, expire := context.WithTimeout(ctx, s.srv.cfg.CallTimeout)
-	defer expire()
-	resp, err := s.srv.Search.Count(ctx, &searchv1.CountRequest{
-		Community: s.community.ID, Principal: p, Filters: q.filters,
-	})
-	return resp.GetCount(), err
-}
-
-func (s *Session) counted(subID string, n uint64) {
-	s.conn.Control(cork.Build(len(subID)+40, func(b []byte) []byte { return wire.AppendCount(b, subID, n) }))
+func (s *Session) counted(subID string, n uint64, hll []byte) {
+	s.conn.Control(cork.Build(len(subID)+2*len(hll)+48, func(b []byte) []byte {
+		return wire.AppendCountHLL(b, subID, n, hll)
+	}))
 }

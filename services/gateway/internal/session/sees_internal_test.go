@@ -48,11 +48,11 @@ func TestIdsThatAreGivenAgainAreNotSeen(t *testing.T) {
 }
 
 func TestPlan(t *testing.T) {
-	s := &Session{srv: &Server{cfg: Config{MaxChannels: 4, Limit: 500}}}
+	srv := &Server{cfg: Config{MaxChannels: 4, Limit: 500}}
 	plan := func(frame string) (query, error) {
 		f, err := wire.Decode([]byte(frame), wire.DefaultLimits())
 		require.NoError(t, err)
-		return s.plan(f.Filters)
+		return srv.plan(f.Filters)
 	}
 	type topics map[string]int // filters per channel
 	for _, tt := range []struct {
@@ -78,7 +78,9 @@ func TestPlan(t *testing.T) {
 		{"not ASCII", `["REQ","s",{"#h":["ä"]}]`, nil, 0, false, fault.Invalid},
 		{"bad though nothing matches", `["REQ","s",{"kinds":[],"#h":["a b"]}]`, nil, 0, false, fault.Invalid},
 		{"too many", `["REQ","s",{"#h":["a","b","c"]},{"#h":["a","b"]}]`, nil, 0, false, fault.Invalid},
-		{"search", `["REQ","s",{"search":"x"}]`, nil, 0, false, fault.Unsupported},
+		{"search is stored only", `["REQ","s",{"search":"x","#h":["a"]},{"search":"y"}]`, topics{}, 2, true, 0},
+		{"search besides", `["REQ","s",{"search":"x"},{"#h":["a"]}]`, topics{"a": 1}, 2, true, 0},
+		{"channels of a search", `["REQ","s",{"search":"x","#h":["a b"]}]`, nil, 0, false, fault.Invalid},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			q, err := plan(tt.frame)

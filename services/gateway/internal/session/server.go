@@ -75,7 +75,7 @@ type Community struct {
 	ID int64
 	// Hosts are the authorities that an AUTH event may name, that of the connection included.
 	Hosts []string
-	// Closed is set when only members may use the community.
+	// Closed is set when only members may use the community, and nobody else's key is admitted.
 	Closed bool
 }
 

@@ -51,6 +51,9 @@ func newSubscription(s *Session, id string, q query) *subscription {
 		s: s, id: id, prefix: hub.Prefix(id), query: q, cost: q.cost(),
 		ready: make(chan struct{}), waiting: len(q.topics),
 	}
+	if len(q.topics) == 0 {
+		close(sub.ready) // it is for stored events only
+	}
 	if len(q.topics) > 1 && slices.ContainsFunc(q.topics, func(t topic) bool { return t.channel == "" }) {
 		sub.twice = new(recent)
 	}

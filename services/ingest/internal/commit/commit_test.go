@@ -52,9 +52,17 @@ func makeItem(n int, client, author byte, ev nostr.Event) *item {
 		c.Deletion = &policy.Deletion{}
 	case nostr.KindCreateGroup:
 		c.Create = &policy.ChannelSpec{}
+	case nostr.KindVanish:
+		c.Vanish = &policy.Vanish{}
 	default:
 	}
 	return &item{n: n, candidate: c}
+}
+
+// elsewhere moves an item to another community.
+func elsewhere(i *item) *item {
+	i.candidate.Community = 2
+	return i
 }
 
 func numbers(items []Item) []int {
@@ -71,6 +79,7 @@ func TestPick(t *testing.T) {
 	note := nostr.Event{Kind: 1}
 	profile := nostr.Event{Kind: 0}
 	deletion := nostr.Event{Kind: 5}
+	vanish := nostr.Event{Kind: 62}
 	in := func(kind nostr.Kind, h string) nostr.Event {
 		return nostr.Event{Kind: kind, Tags: nostr.Tags{{"h", h}}}
 	}
@@ -96,6 +105,8 @@ func TestPick(t *testing.T) {
 		{"a deletion waits for its author's events", wide, []*item{makeItem(0, 1, 1, note), makeItem(1, 1, 1, deletion), makeItem(2, 2, 2, note)}, []int{0, 2}},
 		{"also those of another client", wide, []*item{makeItem(0, 1, 7, note), makeItem(1, 2, 7, deletion), makeItem(2, 2, 2, note)}, []int{0}},
 		{"and its author's events wait for it", wide, []*item{makeItem(0, 1, 7, deletion), makeItem(1, 2, 7, note), makeItem(2, 3, 3, note)}, []int{0, 2}},
+		{"a request to vanish is alone with its community", wide, []*item{makeItem(0, 1, 1, vanish), makeItem(1, 2, 2, note), elsewhere(makeItem(2, 3, 3, note))}, []int{0, 2}},
+		{"and waits for it", wide, []*item{elsewhere(makeItem(0, 1, 1, vanish)), makeItem(1, 2, 2, note), makeItem(2, 1, 1, vanish), makeItem(3, 3, 3, note)}, []int{0, 1, 3}},
 		{"a creation ends its client's part, and others' use of the channel", wide, []*item{
 			makeItem(0, 1, 1, in(9007, "a")), makeItem(1, 1, 1, in(9, "b")), makeItem(2, 2, 2, in(9, "a")), makeItem(3, 3, 3, in(9007, "a")), makeItem(4, 4, 4, in(9, "b")),
 		}, []int{0, 4}},
@@ -121,7 +132,7 @@ func TestPick(t *testing.T) {
 func TestPickProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limits := Limits{Events: rapid.IntRange(1, 12).Draw(t, "events"), Bytes: rapid.IntRange(1, 4000).Draw(t, "bytes"), Topics: rapid.IntRange(2, 5).Draw(t, "topics")}
-		kinds := []nostr.Kind{0, 1, 5, 9, 9007, 30023}
+		kinds := []nostr.Kind{0, 1, 5, 9, 62, 9007, 30023}
 		var waiting []Item
 		for n := range rapid.IntRange(1, 60).Draw(t, "n") {
 			ev := nostr.Event{Kind: rapid.SampledFrom(kinds).Draw(t, "kind")}
@@ -155,6 +166,7 @@ func TestPickProperties(t *testing.T) {
 					o := other.Candidate()
 					require.NotEqual(t, o.Event.ID, c.Event.ID)
 					require.False(t, o.Event.PubKey == c.Event.PubKey && (o.Deletion != nil || c.Deletion != nil))
+					require.False(t, o.Vanish != nil || c.Vanish != nil)
 					require.False(t, o.Create != nil && o.Channel == c.Channel)
 					require.False(t, o.Client() == c.Client() && (o.Deletion != nil || o.Create != nil))
 					if at, ok := addressOf(c); ok {

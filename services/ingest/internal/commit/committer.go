@@ -25,6 +25,8 @@ type Committer struct {
 	Store Store
 	// Publish takes the outbox row of each commit. It must not block.
 	Publish func(ctx context.Context, row *store.Row)
+	// Left is told when a commit left something to Store's SweepVanished. It must not block; may be nil.
+	Left func()
 	// Timeout bounds one batch, retries included.
 	Timeout time.Duration
 	// Observe is told of each transaction: how many events, how long, and whether it failed; may be nil.
@@ -72,6 +74,9 @@ func (c *Committer) flush(ctx context.Context, batch []Item) {
 	case err == nil:
 		if result.Row != nil {
 			c.Publish(ctx, result.Row)
+		}
+		if result.Left && c.Left != nil {
+			c.Left()
 		}
 		for i, it := range batch {
 			it.Answer(result.Verdicts[i])

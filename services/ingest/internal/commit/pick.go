@@ -39,21 +39,22 @@ type picker struct {
 	authors   map[client]bool // who has an event in the batch
 	deleters  map[client]bool // authors whose deletion is in the batch
 	topics    map[policy.ChannelKey]bool
+	vanishes  map[int64]bool  // communities whose request to vanish is in the batch
 	blocked   map[client]bool // clients that have an event held back
 }
 
 // pick takes from waiting, in order, what may go into one transaction, and returns the rest in order.
 //
 // Inside a transaction the events are judged against the same State, so none may depend on another: a batch holds
-// one event of an id or an address, a deletion is alone with its author, and a channel is created once
-// and used later. What conflicts is held back for the next batch, and so is everything that the same
+// one event of an id or an address, a deletion is alone with its author, a request to vanish is alone with its
+// community (it takes gift wraps of others along), and a channel is created once and used later. What conflicts is held back for the next batch, and so is everything that the same
 // client sent after it, as well as after a deletion or a creation: what one client sends takes effect in
 // the order of sending. Other clients are not held up by it.
 func pick(waiting []Item, limits Limits) (batch, rest []Item) {
 	p := &picker{
 		limits: limits, ids: map[policy.EventKey]bool{}, addresses: map[address]bool{},
 		creates: map[policy.ChannelKey]bool{}, authors: map[client]bool{}, deleters: map[client]bool{},
-		topics: map[policy.ChannelKey]bool{}, blocked: map[client]bool{},
+		topics: map[policy.ChannelKey]bool{}, vanishes: map[int64]bool{}, blocked: map[client]bool{},
 	}
 	for i, it := range waiting {
 		c := it.Candidate()
@@ -109,6 +110,9 @@ func (p *picker) conflicts(c *policy.Candidate) bool {
 	if p.ids[c.Key()] || p.deleters[author(c)] || (c.Deletion != nil && p.authors[author(c)]) {
 		return true
 	}
+	if p.vanishes[c.Community] || (c.Vanish != nil && p.topics[policy.ChannelKey{Community: c.Community}]) {
+		return true
+	}
 	if c.Channel != "" && p.creates[c.ChannelKey()] {
 		return true
 	}
@@ -128,6 +132,9 @@ func (p *picker) add(c *policy.Candidate) {
 	}
 	if c.Deletion != nil {
 		p.deleters[author(c)] = true
+	}
+	if c.Vanish != nil {
+		p.vanishes[c.Community] = true
 	}
 	if c.Create != nil {
 		p.creates[c.ChannelKey()] = true

@@ -1,6 +1,13 @@
 package policy
 
-import "github.com/apiary-relay/apiary/pkg/nostr"
+import (
+	"fmt"
+	"slices"
+
+	"github.com/apiary-relay/apiary/pkg/fault"
+	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/tenant"
+)
 
 // State is what the store knows at one moment of the transaction that asks. Only what the candidates of a
 // batch touch is in it.
@@ -9,12 +16,22 @@ type State struct {
 	Communities map[int64]Community
 	// Channels by community and h; a missing one does not exist.
 	Channels map[ChannelKey]Channel
+	// Hosts are the communities of the hosts that requests to vanish name; a missing one is nobody's.
+	Hosts map[string]int64
+	// RefusedKinds are the candidates' kinds that are not among the only ones that their community takes.
+	RefusedKinds map[KindKey]bool
+	// Banned are the candidates' parties that are banned from their community.
+	Banned map[MemberKey]bool
 	// Members are the candidates' writers that are members of their closed community.
 	Members map[MemberKey]bool
 	// ChannelMembers are the candidates' writers that are members of their private channel.
 	ChannelMembers map[ChannelMemberKey]bool
 	// Deleted are the candidates that a tombstone of their author covers.
 	Deleted map[EventKey]bool
+	// BannedEvents are the candidates that moderators have removed.
+	BannedEvents map[EventKey]bool
+	// Vanished are the candidates that one of their owners has asked to vanish with.
+	Vanished map[EventKey]bool
 	// Stored are the create requests that are stored already.
 	Stored map[EventKey]bool
 }
@@ -23,6 +40,8 @@ type State struct {
 type Community struct {
 	// Closed is set when only members may write.
 	Closed bool
+	// MinPow is the least difficulty of an event in bits (NIP-13), 0 for any.
+	MinPow int
 	// ACLVersion is its access version.
 	ACLVersion uint64
 }
@@ -51,6 +70,12 @@ type MemberKey struct {
 	PubKey    nostr.PubKey
 }
 
+// KindKey names a kind in a community.
+type KindKey struct {
+	Community int64
+	Kind      nostr.Kind
+}
+
 // ChannelMemberKey names a member of a channel.
 type ChannelMemberKey struct {
 	ChannelKey
@@ -73,16 +98,70 @@ func (c *Candidate) ChannelKey() ChannelKey { return ChannelKey{c.Community, c.C
 // exist, and before anything that would tell more.
 func Admit(c *Candidate, st *State) Verdict {
 	community, ok := st.Communities[c.Community]
-	if !ok || (community.Closed && !anyOf(c.Writers(), func(p nostr.PubKey) bool {
-		return st.Members[MemberKey{c.Community, p}]
-	})) {
+	if !ok {
 		return NotMember
+	}
+	if c.Vanish != nil {
+		return admitVanish(c, st)
+	}
+	switch {
+	case anyOf(c.Parties(), func(p nostr.PubKey) bool { return st.Banned[MemberKey{c.Community, p}] }):
+		return Banned
+	case community.Closed && !anyOf(c.Writers(), func(p nostr.PubKey) bool { return st.Members[MemberKey{c.Community, p}] }):
+		return NotMember
+	case st.RefusedKinds[KindKey{c.Community, c.Event.Kind}]:
+		return Verdict{fault.Restricted, fmt.Sprintf("kind %d is not accepted here", c.Event.Kind)}
+	}
+	if v := admitWork(c.Event, community.MinPow); !v.Accepted() {
+		return v
 	}
 	if v := admitChannel(c, st); !v.Accepted() {
 		return v
 	}
-	if st.Deleted[c.Key()] {
+	switch {
+	case st.Deleted[c.Key()]:
 		return Deleted
+	case st.BannedEvents[c.Key()]:
+		return BannedEvent
+	case st.Vanished[c.Key()]:
+		return Vanished
+	}
+	return Verdict{}
+}
+
+// admitVanish takes a request to vanish from whoever signed it: neither a ban nor the lack of membership or of
+// work is a reason to keep what somebody asks to have removed (NIP-62).
+func admitVanish(c *Candidate, st *State) Verdict {
+	switch {
+	case !c.Vanish.All && !slices.ContainsFunc(c.Vanish.Hosts, func(h string) bool { return st.names(h, c.Community) }):
+		return NotHere
+	case st.BannedEvents[c.Key()]:
+		return BannedEvent
+	}
+	return Verdict{}
+}
+
+// names reports whether a host leads to the community: the exact authority first, as for a connection.
+func (st *State) names(host string, community int64) bool {
+	for _, h := range tenant.Candidates(host) {
+		if id, ok := st.Hosts[h]; ok {
+			return id == community
+		}
+	}
+	return false
+}
+
+// admitWork demands work that was meant: an id that happens to be good enough although its author set out for less
+// is refused (NIP-13).
+func admitWork(ev *nostr.Event, need int) Verdict {
+	if need == 0 {
+		return Verdict{}
+	}
+	if found := ev.ID.LeadingZeroBits(); found < need {
+		return Verdict{fault.Pow, fmt.Sprintf("difficulty %d is less than %d", found, need)}
+	}
+	if target, ok := ev.CommittedDifficulty(); ok && target < need {
+		return Verdict{fault.Pow, fmt.Sprintf("committed difficulty %d is less than %d", target, need)}
 	}
 	return Verdict{}
 }

@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"slices"
+
 	"github.com/apiary-relay/apiary/pkg/nostr"
 )
 
@@ -32,6 +34,17 @@ type Candidate struct {
 	Deletion *Deletion
 	// Create is set for kind 9007.
 	Create *ChannelSpec
+	// Vanish is set for kind 62.
+	Vanish *Vanish
+}
+
+// Vanish is a request to vanish (NIP-62): of everything that its author made up to its created_at, and of
+// every gift wrap to the author.
+type Vanish struct {
+	// All is set when every relay is meant.
+	All bool
+	// Hosts are the relays that are named, normalised, each once.
+	Hosts []string
 }
 
 // Deletion is what a deletion request asks for (NIP-09). It binds only events of its own author, so
@@ -81,6 +94,32 @@ func (c *Candidate) Writers() []nostr.PubKey {
 		return c.Principal
 	}
 	return []nostr.PubKey{c.Event.PubKey}
+}
+
+// Parties are the keys of which none may be banned: the writers and the author.
+func (c *Candidate) Parties() []nostr.PubKey {
+	writers := c.Writers()
+	if slices.Contains(writers, c.Event.PubKey) {
+		return writers
+	}
+	return append(slices.Clip(writers), c.Event.PubKey)
+}
+
+// Owners are the keys whose request to vanish takes the event with it: its author, and of a gift wrap whom it
+// is for. A request to vanish itself stays, as the record of what was asked.
+func (c *Candidate) Owners() []nostr.PubKey {
+	if c.Vanish != nil {
+		return nil
+	}
+	owners := []nostr.PubKey{c.Event.PubKey}
+	if c.Event.Kind.IsGiftWrap() {
+		for t := range c.Event.Tags.All("p") {
+			if p, err := nostr.ParsePubKey(t.Value()); err == nil && !slices.Contains(owners, p) {
+				owners = append(owners, p)
+			}
+		}
+	}
+	return owners
 }
 
 // Client identifies who sent the event, for keeping the order of what one client sends: the first key

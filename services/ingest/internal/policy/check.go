@@ -73,6 +73,8 @@ func (c *Candidate) checkAuthor() Verdict {
 	switch {
 	case len(c.Principal) == 0:
 		return Verdict{fault.AuthRequired, "not authenticated"}
+	case isProtected(c.Event.Tags) && !slices.Contains(c.Principal, c.Event.PubKey):
+		return Protected
 	case c.Event.Kind.IsGiftWrap(), slices.Contains(c.Principal, c.Event.PubKey):
 		return Verdict{}
 	}
@@ -97,6 +99,8 @@ func (c *Candidate) checkExpiry(now time.Time) Verdict {
 func (c *Candidate) checkChannel() Verdict {
 	h, ok := c.Event.Channel()
 	switch {
+	case c.Event.Kind == nostr.KindVanish:
+		return Verdict{} // it is about everything that its author wrote, in whatever channel
 	case c.Event.Kind == nostr.KindCreateGroup && !IsChannelID(h):
 		return invalid("missing or invalid h tag")
 	case !ok && needsChannel(c.Event.Kind):
@@ -130,6 +134,12 @@ func (c *Candidate) checkKindRules() Verdict {
 		}
 	case nostr.KindDeletion:
 		return c.parseDeletion()
+	case nostr.KindRepost, nostr.KindGenericRepost:
+		if embedsProtected(c.Event.Content) {
+			return invalid("reposts must not embed a protected event")
+		}
+	case nostr.KindVanish:
+		return c.parseVanish()
 	case nostr.KindCreateGroup:
 		return c.parseCreate()
 	default: // no rules of its own

@@ -61,6 +61,21 @@ func TestCheck(t *testing.T) {
 		{name: "size before author", by: submission("bob"), opts: []nostrtest.Option{nostrtest.Content(strings.Repeat("x", 262145))}, reason: fault.Invalid, msg: "content exceeds maximum size of 262144 bytes (got 262145)"},
 		{name: "author before kind", by: submission("bob"), opts: []nostrtest.Option{kind(9000)}, reason: fault.Invalid, msg: "event pubkey does not match authenticated identity"},
 
+		{name: "a protected event by its author", by: submission("bob", "alice"), opts: []nostrtest.Option{tag("-")}},
+		{name: "a protected event by somebody else", by: submission("bob"), opts: []nostrtest.Option{tag("-")}, reason: fault.AuthRequired, msg: "this event may only be published by its author"},
+		{name: "a protected gift wrap by a throw-away key", by: submission("bob"), opts: []nostrtest.Option{kind(1059), tag("-")}, reason: fault.AuthRequired, msg: "this event may only be published by its author"},
+		{name: "a repost without the event", opts: []nostrtest.Option{kind(6), tag("e", idA)}},
+		{name: "a repost", opts: []nostrtest.Option{kind(6), nostrtest.Content(`{"kind":1,"tags":[["t","-"],[]],"content":"[\"-\"]"}`)}},
+		{name: "a repost of what is no event", opts: []nostrtest.Option{kind(6), nostrtest.Content(`[["-"]]`)}},
+		{name: "a repost of a protected event", opts: []nostrtest.Option{kind(6), nostrtest.Content(`{"kind":1,"tags":[["t","x"],["-"]],"content":""}`)}, reason: fault.Invalid, msg: "reposts must not embed a protected event"},
+		{name: "a generic repost of a protected event", opts: []nostrtest.Option{kind(16), nostrtest.Content(` {"tags":[7,[null,1],["-",{}]],"kind":"x"}`)}, reason: fault.Invalid, msg: "reposts must not embed a protected event"},
+		{name: "a note that quotes a protected event", opts: []nostrtest.Option{nostrtest.Content(`{"tags":[["-"]]}`)}},
+
+		{name: "a request to vanish", opts: []nostrtest.Option{kind(62), tag("relay", "wss://one.example"), tag("h", "not a channel")}},
+		{name: "a request to vanish everywhere", opts: []nostrtest.Option{kind(62), tag("relay", "ALL_RELAYS")}},
+		{name: "a request to vanish from nowhere", opts: []nostrtest.Option{kind(62)}, reason: fault.Invalid, msg: "the request to vanish does not name this relay"},
+		{name: "a request to vanish from what is no relay", opts: []nostrtest.Option{kind(62), tag("relay", "https://one.example"), tag("relay", "all_relays"), tag("relay")}, reason: fault.Invalid, msg: "the request to vanish does not name this relay"},
+
 		{name: "a moderation command", opts: []nostrtest.Option{kind(9000), tag("h", "x")}, reason: fault.Unsupported, msg: "kind 9000 is not supported"},
 		{name: "a leave request", opts: []nostrtest.Option{kind(9022), tag("h", "x")}, reason: fault.Unsupported, msg: "kind 9022 is not supported"},
 		{name: "a ban", opts: []nostrtest.Option{kind(9040)}, reason: fault.Unsupported, msg: "kind 9040 is not supported"},
@@ -231,6 +246,39 @@ func TestAdmit(t *testing.T) {
 		{name: "archived and hidden channel", by: in(open), opts: []nostrtest.Option{chat, nostrtest.Channel("gone")}, want: policy.NotChannelMember},
 		{name: "deleted", by: in(open), want: policy.Deleted, change: func(c *policy.Candidate, s *policy.State) {
 			s.Deleted = map[policy.EventKey]bool{c.Key(): true}
+		}},
+		{name: "banned", by: in(open), want: policy.Banned, change: func(_ *policy.Candidate, s *policy.State) {
+			s.Banned = map[policy.MemberKey]bool{{Community: open, PubKey: alice}: true}
+		}},
+		{name: "another key of the principal is banned", by: in(open), change: func(_ *policy.Candidate, s *policy.State) {
+			s.Banned = map[policy.MemberKey]bool{{Community: open, PubKey: nostrtest.PubKey("bob")}: true}
+		}},
+		{name: "banned elsewhere", by: in(open), change: func(_ *policy.Candidate, s *policy.State) {
+			s.Banned = map[policy.MemberKey]bool{{Community: closed, PubKey: alice}: true}
+		}},
+		{name: "a kind that is not taken", by: in(open), want: policy.Verdict{Reason: fault.Restricted, Message: "kind 1 is not accepted here"}, change: func(_ *policy.Candidate, s *policy.State) {
+			s.RefusedKinds = map[policy.KindKey]bool{{Community: open, Kind: 1}: true}
+		}},
+		{name: "outsiders learn nothing of kinds", by: in(closed), want: policy.NotMember, change: func(_ *policy.Candidate, s *policy.State) {
+			s.RefusedKinds = map[policy.KindKey]bool{{Community: closed, Kind: 1}: true}
+		}},
+		{name: "too little work", by: in(open), want: policy.Verdict{Reason: fault.Pow, Message: "difficulty 3 is less than 5"}, change: func(c *policy.Candidate, s *policy.State) {
+			c.Event.ID = nostr.ID{0x10}
+			s.Communities[open] = policy.Community{MinPow: 5}
+		}},
+		{name: "enough work", by: in(open), change: func(c *policy.Candidate, s *policy.State) {
+			c.Event.ID = nostr.ID{0x07}
+			s.Communities[open] = policy.Community{MinPow: 5}
+		}},
+		{name: "enough work by luck", by: in(open), opts: []nostrtest.Option{nostrtest.Tag("nonce", "1", "4")}, want: policy.Verdict{Reason: fault.Pow, Message: "committed difficulty 4 is less than 5"}, change: func(c *policy.Candidate, s *policy.State) {
+			c.Event.ID = nostr.ID{0x07}
+			s.Communities[open] = policy.Community{MinPow: 5}
+		}},
+		{name: "removed by a moderator", by: in(open), want: policy.BannedEvent, change: func(c *policy.Candidate, s *policy.State) {
+			s.BannedEvents = map[policy.EventKey]bool{c.Key(): true}
+		}},
+		{name: "vanished", by: in(open), want: policy.Vanished, change: func(c *policy.Candidate, s *policy.State) {
+			s.Vanished = map[policy.EventKey]bool{c.Key(): true}
 		}},
 		{name: "new channel", by: in(open), opts: []nostrtest.Option{nostrtest.Kind(9007), nostrtest.Channel("new")}},
 		{name: "existing channel", by: in(open), opts: []nostrtest.Option{nostrtest.Kind(9007), nostrtest.Channel("open")}, want: policy.Verdict{Reason: fault.Invalid, Message: "channel already exists"}},

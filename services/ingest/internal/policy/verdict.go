@@ -29,6 +29,16 @@ var (
 	Draining = Verdict{fault.Overloaded, "shutting down, try again"}
 	// Deleted answers an event whose author asked for its deletion (NIP-09).
 	Deleted = Verdict{fault.Blocked, "event was deleted by its author"}
+	// Protected answers an event that only its author may publish (NIP-70).
+	Protected = Verdict{fault.AuthRequired, "this event may only be published by its author"}
+	// Banned answers a write by a key that moderators have banned (NIP-86).
+	Banned = Verdict{fault.Blocked, "you are banned from this community"}
+	// BannedEvent answers an event that moderators have removed (NIP-86).
+	BannedEvent = Verdict{fault.Blocked, "event was removed by a moderator"}
+	// Vanished answers an event of a key that asked to vanish, from before it did (NIP-62).
+	Vanished = Verdict{fault.Blocked, "this key asked to vanish"}
+	// NotHere answers a request to vanish from other relays (NIP-62).
+	NotHere = Verdict{fault.Invalid, "the request to vanish does not name this relay"}
 	// NotChannelMember answers a write to a channel that is missing or hidden from the author: the two
 	// must not be told apart.
 	NotChannelMember = Verdict{fault.Restricted, "not a channel member"}

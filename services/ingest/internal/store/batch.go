@@ -15,6 +15,8 @@ type Result struct {
 	Verdicts []policy.Verdict
 	// Row is the outbox row to publish, nil when nothing was stored.
 	Row *Row
+	// Left is set when SweepVanished has something to do because of the batch.
+	Left bool
 }
 
 // entry is one candidate on its way through the transaction.
@@ -24,6 +26,7 @@ type entry struct {
 	channel policy.Channel
 	fresh   bool     // its id, or its address, was claimed for the first time
 	erase   []stored // what it replaces or deletes
+	more    bool     // a request to vanish left events to SweepVanished
 }
 
 // transaction is one attempt to store a batch. It lives on one goroutine and one connection.
@@ -41,7 +44,7 @@ type transaction struct {
 
 // Commit stores a batch in one transaction and three round trips. The batch must be such that no candidate
 // depends on another one: at most one event of each id and address, a deletion without other events of
-// its author, one creation of a channel.
+// its author, a request to vanish without other events of its community, one creation of a channel.
 //
 // The verdicts hold only if the error is nil. An error leaves nothing stored, or everything if the
 // connection broke during the commit; in either case the batch may be sent again.
@@ -58,6 +61,7 @@ func (s *Store) Commit(ctx context.Context, batch []*policy.Candidate) (Result, 
 		result = Result{Verdicts: make([]policy.Verdict, len(batch)), Row: t.row}
 		for i, e := range t.entries {
 			result.Verdicts[i] = e.verdict
+			result.Left = result.Left || e.more
 		}
 		return nil
 	})
@@ -110,7 +114,7 @@ func (t *transaction) read(ctx context.Context, conn *pgx.Conn) error {
 	for i, e := range t.entries {
 		candidates[i] = e.Candidate
 		locks.shared(communityLock(e.Community))
-		if e.Deletion != nil {
+		if e.Deletion != nil || e.Vanish != nil {
 			locks.exclusive(communityLock(e.Community))
 		}
 		if e.Channel != "" {

@@ -51,14 +51,14 @@ JOIN ingest.events e
     ON e.community_id = a.community_id AND e.created_at = a.created_at AND e.id = a.id`
 
 	// By event_ids_pkey and events_time: the targets of deletions that are stored and the author's own. A
-	// deletion cannot be deleted (NIP-09).
+	// deletion cannot be deleted (NIP-09), nor can a request to vanish (NIP-62).
 	sqlTargets = `
 SELECT q.n, e.community_id, e.raw
 FROM unnest($1::bigint[], $2::bytea[], $3::bytea[]) WITH ORDINALITY AS q (community_id, id, pubkey, n)
 JOIN ingest.event_ids i ON i.community_id = q.community_id AND i.id = q.id
 JOIN ingest.events e
     ON e.community_id = i.community_id AND e.created_at = i.created_at AND e.id = i.id
-WHERE e.pubkey = q.pubkey AND e.kind <> 5`
+WHERE e.pubkey = q.pubkey AND e.kind NOT IN (5, 62)`
 
 	// Conflicts on channels_community_id_h_key. The owner is the channel's first member.
 	sqlCreateChannel = `
@@ -90,6 +90,9 @@ func (t *transaction) claim(ctx context.Context, conn *pgx.Conn) error {
 		}
 		if e.Create != nil {
 			queueCreate(b, e)
+		}
+		if e.Vanish != nil {
+			queueVanishing(b, e)
 		}
 	}
 	queueClaimIDs(b, plain)

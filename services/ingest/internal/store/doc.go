@@ -1,6 +1,7 @@
 // Package store holds all SQL of ingest. It owns the transaction that makes a batch of events durable,
-// the outbox, the removal of what has expired, and communities with their members. It must never talk to
-// anything but Postgres, and never decide what policy decides: it reads the State and asks.
+// the outbox, the removal of what has expired or whose author has vanished, communities with their members,
+// and what their moderators refuse. It must never talk to anything but Postgres, and never decide what policy
+// decides: it reads the State and asks.
 //
 // # Locks
 //
@@ -9,9 +10,10 @@
 // cannot wait for each other, and what is left (Postgres reports a deadlock) is tried again.
 //
 //   - Everybody who writes events holds the community's lock and the channel's lock, shared.
-//   - Who changes what a batch has read as true holds the lock of it exclusively: a deletion its community (a
-//     tombstone and the insertion of its target, on two replicas, otherwise do not see each other), a change
-//     of members or access its community, a channel's creation the channel.
+//   - Who changes what a batch has read as true holds the lock of it exclusively: a deletion or a
+//     request to vanish its community (a tombstone and the insertion of its target, on two replicas, otherwise
+//     do not see each other), a change of members, access or moderation its community, a channel's creation
+//     the channel.
 //
 // They are advisory locks and not SELECT … FOR SHARE, because a row lock writes: every batch would dirty the
 // row of each channel that it touches, and make WAL and dead multixacts of it. And a row lock holds only

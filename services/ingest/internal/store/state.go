@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/apiary-relay/apiary/pkg/postgres"
+	"github.com/apiary-relay/apiary/pkg/tenant"
 	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
 )
 
@@ -15,7 +16,7 @@ import (
 const (
 	// By communities_pkey.
 	sqlCommunities = `
-SELECT id, access = 'closed', acl_version FROM ingest.communities WHERE id = ANY($1::bigint[])`
+SELECT id, access = 'closed', min_pow, acl_version FROM ingest.communities WHERE id = ANY($1::bigint[])`
 
 	// By channels_community_id_h_key.
 	sqlChannels = `
@@ -36,6 +37,35 @@ SELECT q.n
 FROM unnest($1::bigint[], $2::text[], $3::bytea[]) WITH ORDINALITY AS q (community_id, h, pubkey, n)
 JOIN ingest.channels c ON c.community_id = q.community_id AND c.h = q.h AND c.visibility = 'private'
 JOIN ingest.channel_members m ON m.community_id = c.community_id AND m.channel_id = c.id AND m.pubkey = q.pubkey`
+
+	// By allowed_kinds_pkey. A community without any row takes every kind.
+	sqlRefusedKinds = `
+SELECT q.n
+FROM unnest($1::bigint[], $2::integer[]) WITH ORDINALITY AS q (community_id, kind, n)
+WHERE EXISTS (SELECT FROM ingest.allowed_kinds a WHERE a.community_id = q.community_id)
+    AND NOT EXISTS (SELECT FROM ingest.allowed_kinds a WHERE a.community_id = q.community_id AND a.kind = q.kind)`
+
+	// By banned_pubkeys_pkey.
+	sqlBannedPubKeys = `
+SELECT q.n
+FROM unnest($1::bigint[], $2::bytea[]) WITH ORDINALITY AS q (community_id, pubkey, n)
+JOIN ingest.banned_pubkeys b ON b.community_id = q.community_id AND b.pubkey = q.pubkey`
+
+	// By banned_events_pkey.
+	sqlBannedEvents = `
+SELECT q.n
+FROM unnest($1::bigint[], $2::bytea[]) WITH ORDINALITY AS q (community_id, id, n)
+JOIN ingest.banned_events b ON b.community_id = q.community_id AND b.id = q.id`
+
+	// By vanished_pkey.
+	sqlVanished = `
+SELECT q.n
+FROM unnest($1::bigint[], $2::bytea[], $3::bigint[]) WITH ORDINALITY AS q (community_id, pubkey, created_at, n)
+JOIN ingest.vanished v ON v.community_id = q.community_id AND v.pubkey = q.pubkey AND q.created_at <= v.until`
+
+	// By community_hosts_pkey.
+	sqlHosts = `
+SELECT host, community_id FROM ingest.community_hosts WHERE host = ANY($1::text[])`
 
 	// By tombstones_pkey.
 	sqlTombstones = `
@@ -65,15 +95,30 @@ type question struct {
 	channels       ordered[policy.ChannelKey]
 	members        ordered[policy.MemberKey]
 	channelMembers ordered[policy.ChannelMemberKey]
-	deletable      []*policy.Candidate // every candidate but deletions, which cannot be deleted (NIP-09)
+	kinds          ordered[policy.KindKey]
+	parties        ordered[policy.MemberKey]
+	hosts          ordered[string]
+	all            []*policy.Candidate
+	deletable      []*policy.Candidate // every candidate but deletions and requests to vanish (NIP-09, NIP-62)
 	addressed      []*policy.Candidate
 	creates        []*policy.Candidate
 }
 
 func ask(candidates []*policy.Candidate) *question {
-	q := &question{}
+	q := &question{all: candidates}
 	for _, c := range candidates {
 		q.communities.add(c.Community)
+		q.kinds.add(policy.KindKey{Community: c.Community, Kind: c.Event.Kind})
+		for _, p := range c.Parties() {
+			q.parties.add(policy.MemberKey{Community: c.Community, PubKey: p})
+		}
+		if c.Vanish != nil {
+			for _, h := range c.Vanish.Hosts {
+				for _, name := range tenant.Candidates(h) {
+					q.hosts.add(name)
+				}
+			}
+		}
 		if c.Channel != "" {
 			q.channels.add(c.ChannelKey())
 		}
@@ -83,7 +128,7 @@ func ask(candidates []*policy.Candidate) *question {
 				q.channelMembers.add(policy.ChannelMemberKey{ChannelKey: c.ChannelKey(), PubKey: w})
 			}
 		}
-		if c.Deletion == nil {
+		if c.Deletion == nil && c.Vanish == nil {
 			q.deletable = append(q.deletable, c)
 		}
 		if _, ok := c.Addressed(); ok {
@@ -104,11 +149,18 @@ func (q *question) queue(b *pgx.Batch, st *policy.State, withStored bool) {
 		Channels:       make(map[policy.ChannelKey]policy.Channel, len(q.channels.list)),
 		Members:        map[policy.MemberKey]bool{},
 		ChannelMembers: map[policy.ChannelMemberKey]bool{},
+		Hosts:          map[string]int64{},
+		RefusedKinds:   map[policy.KindKey]bool{},
+		Banned:         map[policy.MemberKey]bool{},
 		Deleted:        map[policy.EventKey]bool{},
+		BannedEvents:   map[policy.EventKey]bool{},
+		Vanished:       map[policy.EventKey]bool{},
 		Stored:         map[policy.EventKey]bool{},
 	}
 	q.queueDirectory(b, st)
+	q.queueModeration(b, st)
 	if withStored {
+		q.queueRemoved(b, st)
 		q.queueEvents(b, st)
 	}
 }
@@ -117,21 +169,20 @@ func (q *question) queueDirectory(b *pgx.Batch, st *policy.State) {
 	b.Queue(sqlCommunities, q.communities.list).Query(func(rows pgx.Rows) error {
 		var id, acl int64
 		var closed bool
-		_, err := pgx.ForEachRow(rows, []any{&id, &closed, &acl}, func() error {
-			st.Communities[id] = policy.Community{Closed: closed, ACLVersion: uint64(acl)}
+		var work int
+		_, err := pgx.ForEachRow(rows, []any{&id, &closed, &work, &acl}, func() error {
+			st.Communities[id] = policy.Community{Closed: closed, MinPow: work, ACLVersion: uint64(acl)}
 			return nil
 		})
 		return err
 	})
-	communities, pubkeys := make([]int64, len(q.members.list)), make([][]byte, len(q.members.list))
-	for i, m := range q.members.list {
-		communities[i], pubkeys[i] = m.Community, bytesOf(m.PubKey)
-	}
+	communities, pubkeys := memberColumns(q.members.list)
 	b.Queue(sqlMembers, communities, pubkeys).Query(ordinals(func(n int) { st.Members[q.members.list[n]] = true }))
 	if len(q.channels.list) == 0 {
 		return
 	}
-	communities, hs := make([]int64, len(q.channels.list)), make([]string, len(q.channels.list))
+	communities = make([]int64, len(q.channels.list))
+	hs := make([]string, len(q.channels.list))
 	for i, c := range q.channels.list {
 		communities[i], hs[i] = c.Community, c.H
 	}
@@ -150,6 +201,56 @@ func (q *question) queueDirectory(b *pgx.Batch, st *policy.State) {
 	}
 	b.Queue(sqlChannelMembers, communities, hs, pubkeys).
 		Query(ordinals(func(n int) { st.ChannelMembers[q.channelMembers.list[n]] = true }))
+}
+
+// queueModeration asks what moderators refuse, and whose hosts requests to vanish name.
+func (q *question) queueModeration(b *pgx.Batch, st *policy.State) {
+	communities, kinds := make([]int64, len(q.kinds.list)), make([]int32, len(q.kinds.list))
+	for i, k := range q.kinds.list {
+		communities[i], kinds[i] = k.Community, int32(k.Kind)
+	}
+	b.Queue(sqlRefusedKinds, communities, kinds).Query(ordinals(func(n int) { st.RefusedKinds[q.kinds.list[n]] = true }))
+	communities, pubkeys := memberColumns(q.parties.list)
+	b.Queue(sqlBannedPubKeys, communities, pubkeys).Query(ordinals(func(n int) { st.Banned[q.parties.list[n]] = true }))
+	if len(q.hosts.list) == 0 {
+		return
+	}
+	b.Queue(sqlHosts, q.hosts.list).Query(func(rows pgx.Rows) error {
+		var host string
+		var community int64
+		_, err := pgx.ForEachRow(rows, []any{&host, &community}, func() error {
+			st.Hosts[host] = community
+			return nil
+		})
+		return err
+	})
+}
+
+// queueRemoved asks which candidates moderators have removed, or their owners have vanished with.
+func (q *question) queueRemoved(b *pgx.Batch, st *policy.State) {
+	communities, ids := make([]int64, len(q.all)), make([][]byte, len(q.all))
+	var owned []*policy.Candidate
+	var owners []policy.MemberKey
+	var created []int64
+	for i, c := range q.all {
+		communities[i], ids[i] = c.Community, c.Event.ID[:]
+		for _, o := range c.Owners() {
+			owned = append(owned, c)
+			owners = append(owners, policy.MemberKey{Community: c.Community, PubKey: o})
+			created = append(created, c.Event.CreatedAt)
+		}
+	}
+	b.Queue(sqlBannedEvents, communities, ids).Query(ordinals(func(n int) { st.BannedEvents[q.all[n].Key()] = true }))
+	communities, pubkeys := memberColumns(owners)
+	b.Queue(sqlVanished, communities, pubkeys, created).Query(ordinals(func(n int) { st.Vanished[owned[n].Key()] = true }))
+}
+
+func memberColumns(members []policy.MemberKey) (communities []int64, pubkeys [][]byte) {
+	communities, pubkeys = make([]int64, len(members)), make([][]byte, len(members))
+	for i, m := range members {
+		communities[i], pubkeys[i] = m.Community, bytesOf(m.PubKey)
+	}
+	return communities, pubkeys
 }
 
 func (q *question) queueEvents(b *pgx.Batch, st *policy.State) {

@@ -65,6 +65,10 @@ func (t *transaction) write(ctx context.Context, conn *pgx.Conn) error {
 			queueErase(b, e.erase, true)
 			queueTombstones(b, e)
 		}
+		if e.Vanish != nil {
+			queueErase(b, e.erase, true)
+			b.Queue(sqlInsertVanished, e.Community, e.Event.PubKey[:], e.Event.CreatedAt, e.Event.ID[:])
+		}
 	}
 	queueEvents(b, accepted)
 	row := &Row{Partitions: payload.GetPartitions()}

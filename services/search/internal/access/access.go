@@ -4,8 +4,9 @@
 // events (so that the rule and the data come from one snapshot), and as Decide, which answers for many
 // keys at once from rows of one snapshot. The rule: an open community admits everybody, a closed one its
 // members; a channel's events are for everybody admitted if it is open, for its members if it is private;
-// a member is a key that satisfies all of this by itself; gift wraps and direct messages are only for
-// their parties. What is hidden and what does not exist are never told apart.
+// a member is a key that satisfies all of this by itself, and a banned key satisfies nothing; gift wraps
+// and direct messages are only for their parties, reports (NIP-56) for their author and who moderates the
+// community; what a key wrote, or was wrapped for it, until it asked to vanish is for nobody. What is hidden and what does not exist are never told apart.
 //
 // The package does no I/O and holds no state. It is safe for concurrent use.
 package access
@@ -35,6 +36,10 @@ type Topic struct {
 	CommunityVersion uint64
 	// Members are those of the keys asked about that are members of the community.
 	Members []nostr.PubKey
+	// Banned are those of the keys asked about that are banned from the community.
+	Banned []nostr.PubKey
+	// Moderators are those of the keys asked about that are owners or admins of the community.
+	Moderators []nostr.PubKey
 	// Channel is the state of the topic's channel, nil if it does not exist or the topic is global.
 	Channel *Channel
 	// Standby is true when the snapshot is that of a replica, which may lag behind.
@@ -58,15 +63,25 @@ func (t *Topic) Decide(h string, keys []nostr.PubKey) []bool {
 	if !t.Exists || (h != "" && t.Channel == nil) {
 		return allowed
 	}
-	admitted := set(t.Open, t.Members)
+	admitted, banned := set(t.Open, t.Members), set(false, t.Banned)
 	readable := set(true, nil)
 	if h != "" {
 		readable = set(t.Channel.Open, t.Channel.Members)
 	}
 	for i, k := range keys {
-		allowed[i] = admitted(k) && readable(k)
+		allowed[i] = !banned(k) && admitted(k) && readable(k)
 	}
 	return allowed
+}
+
+// Moderate answers for each of keys, in order, whether it moderates the community.
+func (t *Topic) Moderate(keys []nostr.PubKey) []bool {
+	moderates, banned := set(false, t.Moderators), set(false, t.Banned)
+	answer := make([]bool, len(keys))
+	for i, k := range keys {
+		answer[i] = moderates(k) && !banned(k)
+	}
+	return answer
 }
 
 // set returns the membership test of everybody, or of the listed keys.

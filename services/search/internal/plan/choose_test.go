@@ -47,6 +47,8 @@ func TestDrivers(t *testing.T) {
 		{"tag/rows", nostr.Filter{Kinds: []nostr.Kind{7}, Tags: tags(k)}},
 		{"kinds+party/rows", nostr.Filter{Kinds: []nostr.Kind{1, 1059}}},
 		{"time+party/rows", nostr.Filter{}},
+		{"words+party/rows", nostr.Filter{Search: "bees"}},
+		{"words+tag+channel/rows", nostr.Filter{IDs: []nostr.ID{{1}}, Kinds: []nostr.Kind{9}, Tags: tags(h, e), Search: "bees"}},
 	} {
 		t.Run(tt.want, func(t *testing.T) {
 			got, ok := Rows(&tt.filter, access.Reader{Community: 1}, 10, 1000)
@@ -61,6 +63,7 @@ func TestNothingToRun(t *testing.T) {
 	for name, f := range map[string]nostr.Filter{
 		"an empty list":      {MatchesNothing: true},
 		"since after until":  {Since: &two, Until: &one},
+		"search for nothing": {Search: "lang:en"},
 		"impossible channel": {Tags: []nostr.TagCondition{{Name: 'h', Values: []string{"a b", "", "\x00", strings.Repeat("a", 65)}}}},
 	} {
 		_, ok := Rows(&f, access.Reader{Community: 1}, 10, 1000)
@@ -81,6 +84,7 @@ func TestEveryFilterHasAStatement(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		f := nostrtest.Filter().Draw(t, "filter")
+		f.Search = rapid.SampledFrom([]string{"", "", "bees", "lang:en"}).Draw(t, "search")
 		for _, build := range []func(*nostr.Filter, access.Reader) (Plan, bool){
 			func(f *nostr.Filter, r access.Reader) (Plan, bool) { return Rows(f, r, 10, math.MaxInt64) },
 			func(f *nostr.Filter, r access.Reader) (Plan, bool) { return Count(f, r, 10) },

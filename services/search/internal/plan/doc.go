@@ -15,6 +15,7 @@
 // the last day first, then the last month, then the rest, and stops when the limit is filled.
 //
 //	driver    chosen when                                       index
+//	words     a search (NIP-50)                                 documents_words (GIN), then events_time
 //	ids       ids are given                                     event_ids_pkey, then events_time
 //	address   all kinds replaceable or addressable, and authors addresses_pkey, then events_time
 //	tag       a tag condition (not h) that tells much           event_tags_value, then events_time
@@ -31,9 +32,18 @@
 // settings to match: these statements have one good plan whatever the statistics say, and statistics of
 // the newest monthly partition are always wrong.
 //
+// The one exception is a search: a GIN index can only be read as a bitmap. Package store allows bitmaps for
+// those statements.
+//
+// # Search
+//
+// A search finds the events whose document has the words, as far as the rest of the filter and the access
+// rule let it, and ranks the newest 10,000 of them: the best first, of equals the newest. Documents are
+// written a little after the events; a result is always read from the events, so what was deleted is gone.
+//
 // # Meaning
 //
-// A plan returns exactly the stored events for which nostr.Filter.Match holds and that the reader may see
+// Without a search, a plan returns exactly the stored events for which nostr.Filter.Match holds and that the reader may see
 // (package access), with one refinement: #h asks for the events of a channel, and an event's channel is
 // its first h tag; a second h tag, or an h tag on an event that belongs to no channel, is not looked at.
 // That is what live delivery does, whose topics are channels. Long tag values are compared by the digest

@@ -9,6 +9,7 @@ import (
 	"github.com/apiary-relay/apiary/pkg/nostr"
 	"github.com/apiary-relay/apiary/pkg/postgres"
 	"github.com/apiary-relay/apiary/services/search/internal/access"
+	"github.com/apiary-relay/apiary/services/search/internal/words"
 )
 
 // Plan is one statement, ready to be run.
@@ -24,6 +25,9 @@ type Plan struct {
 // maxAddresses is how many (kind, author) pairs are looked up one by one; beyond, reading along an index
 // is the better way.
 const maxAddresses = 4096
+
+// maxRanked is how many of the newest events that a search finds are ranked.
+const maxRanked = 10_000
 
 // Rows plans a stored query: the newest events that match, at most limit (positive), of which those are
 // returned that fit into maxBytes of raw JSON together (always at least one, if there is one). It is false
@@ -43,6 +47,12 @@ func IDs(f *nostr.Filter, r access.Reader, limit int) (Plan, bool) {
 	return build(f, r, outIDs, limit, 0)
 }
 
+// Authors plans a list of the authors of what matches, one for each event, in no order, at most limit
+// (positive). The filter has at most one value in each tag condition. It is false when nothing can match.
+func Authors(f *nostr.Filter, r access.Reader, limit int) (Plan, bool) {
+	return build(f, r, outAuthors, limit, 0)
+}
+
 func build(f *nostr.Filter, r access.Reader, out output, limit int, maxBytes int64) (Plan, bool) {
 	if f.MatchesNothing || limit <= 0 || (f.Since != nil && f.Until != nil && *f.Since > *f.Until) {
 		return Plan{}, false
@@ -50,6 +60,12 @@ func build(f *nostr.Filter, r access.Reader, out output, limit int, maxBytes int
 	channels, ok := channelsOf(f)
 	if !ok {
 		return Plan{}, false
+	}
+	var query string
+	if f.Search != "" {
+		if query, ok = words.In(f.Search); !ok {
+			return Plan{}, false
+		}
 	}
 	tags := tagsOf(f)
 	driver := choose(f, channels, tags)
@@ -67,6 +83,8 @@ func build(f *nostr.Filter, r access.Reader, out output, limit int, maxBytes int
 		"channelkeys": tagKeys(channels),
 		"limit":       int64(limit),
 		"bytes":       maxBytes,
+		"words":       query,
+		"ranked":      int64(max(maxRanked, limit)),
 	}
 	if driver == DriverTag {
 		t := tags[0]
@@ -153,6 +171,8 @@ func (a arguments) addSteps(now int64) {
 // with tags[0].
 func choose(f *nostr.Filter, channels []string, tags []condition) Driver {
 	switch {
+	case f.Search != "":
+		return DriverWords
 	case len(f.IDs) > 0:
 		return DriverIDs
 	case len(f.Authors) > 0 && allAddressed(f.Kinds) && len(f.Kinds)*len(f.Authors) <= maxAddresses:

@@ -19,6 +19,7 @@ const (
 	DriverAuthors
 	DriverKinds
 	DriverTime
+	DriverWords
 	drivers
 )
 
@@ -37,6 +38,8 @@ func (d Driver) String() string {
 		return "authors"
 	case DriverKinds:
 		return "kinds"
+	case DriverWords:
+		return "words"
 	default:
 		return "time"
 	}
@@ -83,6 +86,7 @@ const (
 	outRows output = iota
 	outCount
 	outIDs
+	outAuthors
 )
 
 // Shape is what decides a statement's text.
@@ -117,7 +121,7 @@ func (s Shape) String() string {
 	if s.Party {
 		name += "+party"
 	}
-	return name + [...]string{"/rows", "/count", "/ids"}[s.out]
+	return name + [...]string{"/rows", "/count", "/ids", "/authors"}[s.out]
 }
 
 // statement is a text with $n placeholders and the names of its parameters in order.
@@ -138,7 +142,7 @@ var table = sync.OnceValue(func() map[Shape]statement {
 // shapes yields every shape that a filter can choose.
 func shapes(yield func(Shape) bool) {
 	for d := range drivers {
-		for i := range 2 * 3 * 3 * 2 * 2 * 3 {
+		for i := range 2 * 3 * 3 * 2 * 2 * 4 {
 			s := Shape{
 				Driver: d, Many: i%2 == 1, Tags: TagChecks(i / 2 % 3), Channel: Channels(i / 6 % 3),
 				Party: i/18%2 == 1, Stepped: i/36%2 == 1, out: output(i / 72),
@@ -158,6 +162,9 @@ func shapes(yield func(Shape) bool) {
 func possible(s Shape) bool {
 	if s.Stepped && (!s.Driver.steps() || s.out != outRows) {
 		return false
+	}
+	if s.Many && s.out == outAuthors {
+		return false // there is one value
 	}
 	switch s.Driver {
 	case DriverChannel:
@@ -186,7 +193,8 @@ func All() map[string]string {
 	return all
 }
 
-// number replaces each @name by a $n, the same n for the same name, in order of first use.
+// number replaces each @name by a $n, the same n for the same name, in order of first use. An @ without a
+// name belongs to an operator.
 func number(text string) statement {
 	var st statement
 	var b strings.Builder
@@ -200,6 +208,11 @@ func number(text string) statement {
 			end = len(part)
 		}
 		name := part[:end]
+		if name == "" {
+			b.WriteByte('@')
+			b.WriteString(part)
+			continue
+		}
 		n := slices.Index(st.params, name)
 		if n < 0 {
 			n = len(st.params)

@@ -60,10 +60,22 @@ const (
                 WHERE t.community_id = @community AND t.name = c.name AND t.value = c.value
                     AND t.created_at = e.created_at AND t.id = e.id OFFSET 0))`
 
+	// matching holds for a document d of the community that has the words. Each document has its community
+	// as a word that no text can have, and the query asks for it: so what other communities hold costs nothing.
+	// + 0 keeps the planner from an index that would be read from end to end.
+	//
+	// Index: documents_words.
+	query    = `websearch_to_tsquery('simple', @words::text)`
+	matching = `numnode(` + query + `) > 0
+                    AND d.words @@ (` + query + ` && quote_literal('community ' || @community::bigint)::tsquery)
+                    AND d.community_id + 0 = @community AND d.created_at + 0 BETWEEN @since AND @until
+                    AND (@kinds::int[] IS NULL OR d.kind = ANY (@kinds::int[]))`
+
 	// newest keeps the first of what comes in order from the index.
-	newestKey   = "\n        ORDER BY k.created_at DESC, k.id LIMIT @limit"
-	newestEvent = "\n        ORDER BY e.created_at DESC, e.id LIMIT @limit"
-	some        = "\n        LIMIT @limit"
+	newestKey    = "\n        ORDER BY k.created_at DESC, k.id LIMIT @limit"
+	newestEvent  = "\n        ORDER BY e.created_at DESC, e.id LIMIT @limit"
+	newestRanked = "\n        ORDER BY k.created_at DESC, k.id LIMIT @ranked"
+	some         = "\n        LIMIT @limit"
 )
 
 // source is how a driver yields candidates.
@@ -131,6 +143,18 @@ var sources = [drivers]source{
 		scan:       `ingest.events e`,
 		conditions: ` AND e.community_id = @community AND e.kind = d.kind AND ` + spanEvent + ` AND ` + unexpired,
 	},
+	DriverWords: {
+		// Index: documents_words. The keys are put in order first, as with ids.
+		scan: `(
+            SELECT d.created_at, d.id FROM (
+                SELECT d.created_at, d.id FROM search.documents d
+                WHERE ` + matching + ` OFFSET 0
+            ) AS d
+            WHERE @ids::bytea[] IS NULL OR d.id = ANY (@ids::bytea[])
+            ORDER BY d.created_at DESC, d.id OFFSET 0
+        ) AS k` + lookupChecked,
+		byKey: true,
+	},
 	DriverTime: {
 		// Index: events_time.
 		scan:       `ingest.events e`,
@@ -161,7 +185,12 @@ func text(s Shape) string {
 	case outIDs:
 		return access.ReaderCTE + "\nSELECT " + distinctIf(s.Many) + "x.id FROM (" +
 			candidates(s, src, "e.id", some) + "\n) AS x LIMIT @limit"
+	case outAuthors:
+		return access.ReaderCTE + "\nSELECT x.pubkey FROM (" + candidates(s, src, "e.pubkey", some) + "\n) AS x LIMIT @limit"
 	case outRows:
+	}
+	if s.Driver == DriverWords {
+		return access.ReaderCTE + ranked(candidates(s, src, "e.created_at, e.id, e.raw", newestRanked))
 	}
 	newest := newestEvent
 	if src.byKey {
@@ -239,9 +268,7 @@ func checks(s Shape) string {
 	if s.Party {
 		c = append(c, access.Party)
 	}
-	if len(c) == 0 {
-		return ""
-	}
+	c = append(c, access.Present)
 	return "\n        CROSS JOIN LATERAL (SELECT WHERE " + strings.Join(c, "\n            AND ") + " OFFSET 0) AS allowed"
 }
 
@@ -257,6 +284,29 @@ SELECT created_at, id, raw FROM (
 ) AS w
 WHERE before < @bytes
 ORDER BY created_at DESC, id`
+}
+
+// ranked keeps the best of the candidates of a search, the newest of those that are as good, within @bytes
+// as withinBytes does.
+//
+// Index: documents_pkey.
+func ranked(candidates string) string {
+	return `
+SELECT created_at, id, raw FROM (
+    SELECT created_at, id, raw, rank,
+        sum(octet_length(raw)) OVER (ORDER BY rank DESC, created_at DESC, id ROWS UNBOUNDED PRECEDING) - octet_length(raw) AS before
+    FROM (
+        SELECT x.created_at, x.id, x.raw, d.rank FROM (` + candidates + `
+        ) AS x
+        CROSS JOIN LATERAL (
+            SELECT ts_rank_cd(d.words, ` + query + `) AS rank FROM search.documents d
+            WHERE d.community_id = @community AND d.id = x.id OFFSET 0
+        ) AS d
+        ORDER BY d.rank DESC, x.created_at DESC, x.id LIMIT @limit
+    ) AS r
+) AS w
+WHERE before < @bytes
+ORDER BY rank DESC, created_at DESC, id`
 }
 
 func distinctIf(many bool) string {

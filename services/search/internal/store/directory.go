@@ -24,14 +24,27 @@ type Community struct {
 	Version uint64
 	// Hosts are all its authorities, the primary one first, then by name.
 	Hosts []string
+	// MinPoW is the least NIP-13 difficulty of an event in bits.
+	MinPoW uint32
+	// Blocked are the networks (CIDR) whose clients are refused, at most maxBlocked.
+	Blocked []string
+	// Owner is the owner who has been it longest, empty if there is none.
+	Owner []byte
 }
+
+// maxBlocked is how many blocked networks a community's description holds, the newest.
+const maxBlocked = 1024
 
 // communityByHost finds the community of the first of $1 that is registered.
 //
-// Index: community_hosts_pkey, communities_pkey, community_hosts_community.
+// Index: community_hosts_pkey, communities_pkey, community_hosts_community, blocked_networks_pkey,
+// community_members_pkey.
 const communityByHost = `
 SELECT c.id, c.name, c.description, c.icon, c.access = 'closed', c.acl_version,
-    ARRAY(SELECT a.host FROM ingest.community_hosts a WHERE a.community_id = c.id ORDER BY a.is_primary DESC, a.host)
+    ARRAY(SELECT a.host FROM ingest.community_hosts a WHERE a.community_id = c.id ORDER BY a.is_primary DESC, a.host),
+    c.min_pow,
+    ARRAY(SELECT b.network::text FROM ingest.blocked_networks b WHERE b.community_id = c.id ORDER BY b.decided_at DESC, b.network LIMIT $2),
+    (SELECT m.pubkey FROM ingest.community_members m WHERE m.community_id = c.id AND m.role = 'owner' ORDER BY m.added_at, m.pubkey LIMIT 1)
 FROM unnest($1::text[]) WITH ORDINALITY AS w (host, rank)
 JOIN ingest.community_hosts h ON h.host = w.host
 JOIN ingest.communities c ON c.id = h.community_id
@@ -44,8 +57,8 @@ func (s *Store) CommunityByHost(ctx context.Context, hosts []string) (Community,
 	found := false
 	err := s.read(ctx, func(ctx context.Context, conn *pgx.Conn, _ session) error {
 		c = Community{}
-		err := conn.QueryRow(ctx, communityByHost, hosts).
-			Scan(&c.ID, &c.Name, &c.Description, &c.Icon, &c.Closed, &c.Version, &c.Hosts)
+		err := conn.QueryRow(ctx, communityByHost, hosts, maxBlocked).
+			Scan(&c.ID, &c.Name, &c.Description, &c.Icon, &c.Closed, &c.Version, &c.Hosts, &c.MinPoW, &c.Blocked, &c.Owner)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}
@@ -60,11 +73,15 @@ func (s *Store) CommunityByHost(ctx context.Context, hosts []string) (Community,
 
 // topicAccess reads everything that decides who of $3 may read a topic; one statement is one snapshot.
 //
-// Index: communities_pkey, channels_community_id_h_key, community_members_pkey, channel_members_pkey.
+// Index: communities_pkey, channels_community_id_h_key, community_members_pkey, channel_members_pkey,
+// banned_pubkeys_pkey.
 const topicAccess = `
 SELECT pg_catalog.pg_is_in_recovery(), c.id IS NOT NULL, coalesce(c.access = 'open', false), coalesce(c.acl_version, 0),
     ARRAY(SELECT m.pubkey FROM ingest.community_members m
         WHERE m.community_id = c.id AND c.access <> 'open' AND m.pubkey = ANY ($3::bytea[])),
+    ARRAY(SELECT b.pubkey FROM ingest.banned_pubkeys b WHERE b.community_id = c.id AND b.pubkey = ANY ($3::bytea[])),
+    ARRAY(SELECT m.pubkey FROM ingest.community_members m
+        WHERE m.community_id = c.id AND m.role IN ('owner', 'admin') AND m.pubkey = ANY ($3::bytea[])),
     ch.id IS NOT NULL, coalesce(ch.visibility = 'open', false), coalesce(ch.acl_version, 0),
     ARRAY(SELECT m.pubkey FROM ingest.channel_members m
         WHERE m.community_id = c.id AND m.channel_id = ch.id AND ch.visibility <> 'open' AND m.pubkey = ANY ($3::bytea[]))
@@ -84,13 +101,13 @@ func (s *Store) TopicAccess(ctx context.Context, community tenant.ID, h string, 
 		t = access.Topic{}
 		var ch access.Channel
 		var hasChannel bool
-		var members, channelMembers [][]byte
+		var members, banned, moderators, channelMembers [][]byte
 		err := conn.QueryRow(ctx, topicAccess, int64(community), h, list).Scan(&t.Standby, &t.Exists, &t.Open,
-			&t.CommunityVersion, &members, &hasChannel, &ch.Open, &ch.Version, &channelMembers)
+			&t.CommunityVersion, &members, &banned, &moderators, &hasChannel, &ch.Open, &ch.Version, &channelMembers)
 		if err != nil {
 			return fmt.Errorf("read access of topic: %w", err)
 		}
-		t.Members = pubkeys(members)
+		t.Members, t.Banned, t.Moderators = pubkeys(members), pubkeys(banned), pubkeys(moderators)
 		if hasChannel {
 			ch.Members = pubkeys(channelMembers)
 			t.Channel = &ch

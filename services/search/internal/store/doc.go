@@ -1,7 +1,8 @@
 // Package store runs search's statements.
 //
 // It owns every way in which search touches Postgres: stored queries and counts (several statements in
-// one snapshot, one round trip), communities by host, and the access state of a topic. It decides
+// one snapshot, one round trip), communities by host, the access state of a topic, lists for moderators, and
+// the documents of the text index, which are all that it writes. It decides
 // nothing: what is read comes from package plan, who may read is part of those statements.
 //
 // A connection is held only while Postgres works, never while a client reads. Once a statement is on its

@@ -70,6 +70,7 @@ func planCases() []planCase {
 		{"authors", 3, nostr.Filter{Authors: authors, Kinds: []nostr.Kind{1, 7, 9}}},
 		{"kinds", 2, nostr.Filter{Kinds: []nostr.Kind{7, 9}}},
 		{"time", 1, nostr.Filter{}},
+		{"words", 1, nostr.Filter{Search: "bees"}},
 		{"channel_stepped", 4, nostr.Filter{Kinds: []nostr.Kind{9}, Tags: []nostr.TagCondition{tag('h', channels...)}}},
 	}
 }
@@ -133,6 +134,12 @@ func (s *Store) explain(t *testing.T, p plan.Plan, tuned bool) (tree node, paren
 		}
 		if !tuned {
 			if err := exec("SET enable_seqscan = on; SET enable_bitmapscan = on; SET enable_hashjoin = on; SET enable_mergejoin = on; SET enable_memoize = on"); err != nil {
+				return err
+			}
+			delete(conn.PgConn().CustomData(), sessionKey)
+		}
+		if searches(&p) { // as inSnapshot does
+			if err := exec("SET enable_bitmapscan = on"); err != nil {
 				return err
 			}
 			delete(conn.PgConn().CustomData(), sessionKey)
@@ -250,7 +257,7 @@ func (n *node) render(b *strings.Builder, parents map[string]string, depth int) 
 // read sums the rows that scans of the event tables gave or threw away.
 func (n *node) read(parents map[string]string) float64 {
 	sum := 0.0
-	if slices.Contains([]string{"events", "event_tags", "event_ids", "addresses"}, cmp.Or(parents[n.Relation], n.Relation)) {
+	if slices.Contains([]string{"events", "event_tags", "event_ids", "addresses", "documents"}, cmp.Or(parents[n.Relation], n.Relation)) {
 		sum = (n.Rows + n.Removed) * n.Loops
 	}
 	for i := range n.Plans {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/apiary-relay/apiary/pkg/fault"
 	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/services/search/internal/hll"
 	"github.com/apiary-relay/apiary/services/search/internal/plan"
 )
 
@@ -42,6 +43,9 @@ const (
 	readSnapshot = `SELECT pg_catalog.pg_current_snapshot()::text, pg_catalog.pg_is_in_recovery(),
     (extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000)::bigint`
 	commit = `COMMIT`
+	// A search needs what no other plan may have: a GIN index can be read as a bitmap only.
+	allowBitmaps  = `SET LOCAL enable_bitmapscan = on`
+	forbidBitmaps = `SET LOCAL enable_bitmapscan = off`
 )
 
 var errStandby = errors.New("the database is a standby")
@@ -118,6 +122,28 @@ func (s *Store) Count(ctx context.Context, plans []plan.Plan, counted bool, limi
 	return min(count, limit), nil
 }
 
+// Estimate counts like Count for one plan made by plan.Authors, and returns besides the registers over the
+// authors of what it counted (NIP-45), with the filter's offset.
+func (s *Store) Estimate(ctx context.Context, p plan.Plan, offset int, observe Observer) (n int, registers hll.Registers, err error) {
+	err = s.inSnapshot(ctx, []plan.Plan{p}, func(Snapshot, bool) error {
+		n, registers = 0, hll.Registers{}
+		return nil
+	}, func(_ *plan.Plan, rows pgx.Rows) (int, error) {
+		for ; rows.Next(); n++ {
+			var raw pgtype.DriverBytes
+			if err := rows.Scan(&raw); err != nil {
+				return 0, err
+			}
+			if len(raw) != len(nostr.PubKey{}) {
+				return 0, fmt.Errorf("public key of %d bytes", len(raw))
+			}
+			registers.Add(nostr.PubKey(raw), offset)
+		}
+		return n, rows.Err()
+	}, observe)
+	return n, registers, err
+}
+
 // inSnapshot sends everything at once. opened is called with the snapshot before the first answer, answer
 // for each plan in order; both again from the start if the connection breaks.
 func (s *Store) inSnapshot(
@@ -130,7 +156,13 @@ func (s *Store) inSnapshot(
 		batch.Queue(begin)
 		batch.Queue(readSnapshot)
 		for i := range plans {
+			if searches(&plans[i]) {
+				batch.Queue(allowBitmaps)
+			}
 			batch.Queue(plans[i].SQL, plans[i].Args...)
+			if searches(&plans[i]) {
+				batch.Queue(forbidBitmaps)
+			}
 		}
 		batch.Queue(commit)
 		results := conn.SendBatch(ctx, &batch)
@@ -141,6 +173,8 @@ func (s *Store) inSnapshot(
 		return err
 	})
 }
+
+func searches(p *plan.Plan) bool { return p.Shape.Driver == plan.DriverWords }
 
 func readResults(
 	results pgx.BatchResults, session session, plans []plan.Plan,
@@ -164,7 +198,19 @@ func readResults(
 		return err
 	}
 	last := time.Now()
+	set := func(p *plan.Plan) error {
+		if !searches(p) {
+			return nil
+		}
+		if _, err := results.Exec(); err != nil {
+			return fmt.Errorf("prepare plan %s: %w", p.Shape, err)
+		}
+		return nil
+	}
 	for i := range plans {
+		if err := set(&plans[i]); err != nil {
+			return err
+		}
 		rows, err := results.Query()
 		if err != nil {
 			return fmt.Errorf("run plan %s: %w", plans[i].Shape, err)
@@ -173,6 +219,9 @@ func readResults(
 		rows.Close()
 		if err != nil {
 			return fmt.Errorf("read plan %s: %w", plans[i].Shape, err)
+		}
+		if err := set(&plans[i]); err != nil {
+			return err
 		}
 		now := time.Now()
 		observe(&plans[i], now.Sub(last), n)

@@ -107,7 +107,7 @@ func New(ctx context.Context, cfg Config) (*Plan, error) {
 // services plans everything that is ours.
 func (p *planner) services(ctx context.Context, plan *Plan) error {
 	database, bus := []string{}, []string{"--nats.url=" + plan.NATSURL}
-	searches, err := p.replicas(ctx, "search", p.cfg.Searches, database)
+	searches, err := p.replicas(ctx, "search", p.cfg.Searches, bus)
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,10 @@ type Filter struct {
 	// until is the greatest created_at that matches, inclusive.
 	Until *int64 `protobuf:"varint,6,opt,name=until,proto3,oneof" json:"until,omitempty"`
 	// limit bounds the stored events returned; it does not affect live delivery. 0 means none stored.
-	Limit         *uint32 `protobuf:"varint,7,opt,name=limit,proto3,oneof" json:"limit,omitempty"`
+	Limit *uint32 `protobuf:"varint,7,opt,name=limit,proto3,oneof" json:"limit,omitempty"`
+	// search is a NIP-50 query, at most 256 bytes; empty means none. It restricts stored events only:
+	// a filter with it delivers nothing live.
+	Search        string `protobuf:"bytes,8,opt,name=search,proto3" json:"search,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -122,6 +125,13 @@ func (x *Filter) GetLimit() uint32 {
 	return 0
 }
 
+func (x *Filter) GetSearch() string {
+	if x != nil {
+		return x.Search
+	}
+	return ""
+}
+
 // TagCondition matches an event that has a tag of this name whose first value is one of values.
 type TagCondition struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -181,7 +191,7 @@ var File_apiary_common_v1_filter_proto protoreflect.FileDescriptor
 
 const file_apiary_common_v1_filter_proto_rawDesc = "" +
 	"\n" +
-	"\x1dapiary/common/v1/filter.proto\x12\x10apiary.common.v1\"\xed\x01\n" +
+	"\x1dapiary/common/v1/filter.proto\x12\x10apiary.common.v1\"\x85\x02\n" +
 	"\x06Filter\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\fR\x03ids\x12\x18\n" +
 	"\aauthors\x18\x02 \x03(\fR\aauthors\x12\x14\n" +
@@ -189,7 +199,8 @@ const file_apiary_common_v1_filter_proto_rawDesc = "" +
 	"\x04tags\x18\x04 \x03(\v2\x1e.apiary.common.v1.TagConditionR\x04tags\x12\x19\n" +
 	"\x05since\x18\x05 \x01(\x03H\x00R\x05since\x88\x01\x01\x12\x19\n" +
 	"\x05until\x18\x06 \x01(\x03H\x01R\x05until\x88\x01\x01\x12\x19\n" +
-	"\x05limit\x18\a \x01(\rH\x02R\x05limit\x88\x01\x01B\b\n" +
+	"\x05limit\x18\a \x01(\rH\x02R\x05limit\x88\x01\x01\x12\x16\n" +
+	"\x06search\x18\b \x01(\tR\x06searchB\b\n" +
 	"\x06_sinceB\b\n" +
 	"\x06_untilB\b\n" +
 	"\x06_limit\":\n" +

@@ -24,6 +24,75 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// ModerationList names a list of NIP-86.
+type ModerationList int32
+
+const (
+	// MODERATION_LIST_UNSPECIFIED is refused.
+	ModerationList_MODERATION_LIST_UNSPECIFIED ModerationList = 0
+	// MODERATION_LIST_BANNED_PUBKEYS: keys that may neither read nor write.
+	ModerationList_MODERATION_LIST_BANNED_PUBKEYS ModerationList = 1
+	// MODERATION_LIST_ALLOWED_PUBKEYS: the members.
+	ModerationList_MODERATION_LIST_ALLOWED_PUBKEYS ModerationList = 2
+	// MODERATION_LIST_BANNED_EVENTS: event ids that were removed and may not come back.
+	ModerationList_MODERATION_LIST_BANNED_EVENTS ModerationList = 3
+	// MODERATION_LIST_REPORTED_EVENTS: targets of reports (NIP-56) that nobody has decided on.
+	ModerationList_MODERATION_LIST_REPORTED_EVENTS ModerationList = 4
+	// MODERATION_LIST_ALLOWED_KINDS: the only kinds taken, if there are any.
+	ModerationList_MODERATION_LIST_ALLOWED_KINDS ModerationList = 5
+	// MODERATION_LIST_BLOCKED_IPS: addresses or networks that are refused.
+	ModerationList_MODERATION_LIST_BLOCKED_IPS ModerationList = 6
+)
+
+// Enum value maps for ModerationList.
+var (
+	ModerationList_name = map[int32]string{
+		0: "MODERATION_LIST_UNSPECIFIED",
+		1: "MODERATION_LIST_BANNED_PUBKEYS",
+		2: "MODERATION_LIST_ALLOWED_PUBKEYS",
+		3: "MODERATION_LIST_BANNED_EVENTS",
+		4: "MODERATION_LIST_REPORTED_EVENTS",
+		5: "MODERATION_LIST_ALLOWED_KINDS",
+		6: "MODERATION_LIST_BLOCKED_IPS",
+	}
+	ModerationList_value = map[string]int32{
+		"MODERATION_LIST_UNSPECIFIED":     0,
+		"MODERATION_LIST_BANNED_PUBKEYS":  1,
+		"MODERATION_LIST_ALLOWED_PUBKEYS": 2,
+		"MODERATION_LIST_BANNED_EVENTS":   3,
+		"MODERATION_LIST_REPORTED_EVENTS": 4,
+		"MODERATION_LIST_ALLOWED_KINDS":   5,
+		"MODERATION_LIST_BLOCKED_IPS":     6,
+	}
+)
+
+func (x ModerationList) Enum() *ModerationList {
+	p := new(ModerationList)
+	*p = x
+	return p
+}
+
+func (x ModerationList) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ModerationList) Descriptor() protoreflect.EnumDescriptor {
+	return file_apiary_search_v1_search_proto_enumTypes[0].Descriptor()
+}
+
+func (ModerationList) Type() protoreflect.EnumType {
+	return &file_apiary_search_v1_search_proto_enumTypes[0]
+}
+
+func (x ModerationList) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ModerationList.Descriptor instead.
+func (ModerationList) EnumDescriptor() ([]byte, []int) {
+	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{0}
+}
+
 // QueryRequest is a stored query.
 type QueryRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -211,7 +280,10 @@ func (x *CountRequest) GetFilters() []*v1.Filter {
 type CountResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// count is the number of distinct events.
-	Count         uint64 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
+	Count uint64 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
+	// hll holds 256 HyperLogLog registers over the authors of the matching events (NIP-45). It is set when
+	// the request is one filter with exactly one tag condition of one value, from which NIP-45 derives the offset.
+	Hll           []byte `protobuf:"bytes,2,opt,name=hll,proto3" json:"hll,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -251,6 +323,13 @@ func (x *CountResponse) GetCount() uint64 {
 		return x.Count
 	}
 	return 0
+}
+
+func (x *CountResponse) GetHll() []byte {
+	if x != nil {
+		return x.Hll
+	}
+	return nil
 }
 
 // ResolveCommunityRequest asks for a host's community.
@@ -315,7 +394,13 @@ type ResolveCommunityResponse struct {
 	// hosts are all the authorities of the community, for NIP-42 and NIP-98 checks.
 	Hosts []string `protobuf:"bytes,6,rep,name=hosts,proto3" json:"hosts,omitempty"`
 	// acl_version is the community's access version.
-	AclVersion    uint64 `protobuf:"varint,7,opt,name=acl_version,json=aclVersion,proto3" json:"acl_version,omitempty"`
+	AclVersion uint64 `protobuf:"varint,7,opt,name=acl_version,json=aclVersion,proto3" json:"acl_version,omitempty"`
+	// min_pow is the least NIP-13 difficulty of an event, in bits; 0 asks for none.
+	MinPow uint32 `protobuf:"varint,8,opt,name=min_pow,json=minPow,proto3" json:"min_pow,omitempty"`
+	// blocked_networks are CIDR prefixes whose clients are refused, at most 1,024.
+	BlockedNetworks []string `protobuf:"bytes,9,rep,name=blocked_networks,json=blockedNetworks,proto3" json:"blocked_networks,omitempty"`
+	// owner is the key of an owner, 32 bytes, empty if there is none; shown as the NIP-11 contact key.
+	Owner         []byte `protobuf:"bytes,10,opt,name=owner,proto3" json:"owner,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -397,6 +482,27 @@ func (x *ResolveCommunityResponse) GetAclVersion() uint64 {
 		return x.AclVersion
 	}
 	return 0
+}
+
+func (x *ResolveCommunityResponse) GetMinPow() uint32 {
+	if x != nil {
+		return x.MinPow
+	}
+	return 0
+}
+
+func (x *ResolveCommunityResponse) GetBlockedNetworks() []string {
+	if x != nil {
+		return x.BlockedNetworks
+	}
+	return nil
+}
+
+func (x *ResolveCommunityResponse) GetOwner() []byte {
+	if x != nil {
+		return x.Owner
+	}
+	return nil
 }
 
 // CheckAccessRequest asks about one topic.
@@ -490,8 +596,11 @@ type CheckAccessResponse struct {
 	CommunityAclVersion uint64 `protobuf:"varint,2,opt,name=community_acl_version,json=communityAclVersion,proto3" json:"community_acl_version,omitempty"`
 	// channel_acl_version is the version the answer comes from; 0 if there is no such channel.
 	ChannelAclVersion uint64 `protobuf:"varint,3,opt,name=channel_acl_version,json=channelAclVersion,proto3" json:"channel_acl_version,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// moderator tells for each key of the request, in order, whether it is an owner or admin of the community,
+	// and so may read reports (NIP-56) on a topic that it may read.
+	Moderator     []bool `protobuf:"varint,4,rep,packed,name=moderator,proto3" json:"moderator,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CheckAccessResponse) Reset() {
@@ -545,6 +654,178 @@ func (x *CheckAccessResponse) GetChannelAclVersion() uint64 {
 	return 0
 }
 
+func (x *CheckAccessResponse) GetModerator() []bool {
+	if x != nil {
+		return x.Moderator
+	}
+	return nil
+}
+
+// ListModerationRequest asks for one list.
+type ListModerationRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// community is the tenant.
+	Community int64 `protobuf:"varint,1,opt,name=community,proto3" json:"community,omitempty"`
+	// actor is the authenticated key that asks, 32 bytes.
+	Actor []byte `protobuf:"bytes,2,opt,name=actor,proto3" json:"actor,omitempty"`
+	// list chooses what is listed.
+	List          ModerationList `protobuf:"varint,3,opt,name=list,proto3,enum=apiary.search.v1.ModerationList" json:"list,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListModerationRequest) Reset() {
+	*x = ListModerationRequest{}
+	mi := &file_apiary_search_v1_search_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListModerationRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListModerationRequest) ProtoMessage() {}
+
+func (x *ListModerationRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_apiary_search_v1_search_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListModerationRequest.ProtoReflect.Descriptor instead.
+func (*ListModerationRequest) Descriptor() ([]byte, []int) {
+	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ListModerationRequest) GetCommunity() int64 {
+	if x != nil {
+		return x.Community
+	}
+	return 0
+}
+
+func (x *ListModerationRequest) GetActor() []byte {
+	if x != nil {
+		return x.Actor
+	}
+	return nil
+}
+
+func (x *ListModerationRequest) GetList() ModerationList {
+	if x != nil {
+		return x.List
+	}
+	return ModerationList_MODERATION_LIST_UNSPECIFIED
+}
+
+// ListModerationResponse is the list, at most 10,000 entries, newest first.
+type ListModerationResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// entries are what is listed.
+	Entries       []*ModerationEntry `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListModerationResponse) Reset() {
+	*x = ListModerationResponse{}
+	mi := &file_apiary_search_v1_search_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListModerationResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListModerationResponse) ProtoMessage() {}
+
+func (x *ListModerationResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_apiary_search_v1_search_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListModerationResponse.ProtoReflect.Descriptor instead.
+func (*ListModerationResponse) Descriptor() ([]byte, []int) {
+	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ListModerationResponse) GetEntries() []*ModerationEntry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+// ModerationEntry is one line of a list.
+type ModerationEntry struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// value is a key or id in hex, a kind in decimal, or a network in CIDR form.
+	Value string `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"`
+	// reason is what the moderator, or the reporter, gave.
+	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ModerationEntry) Reset() {
+	*x = ModerationEntry{}
+	mi := &file_apiary_search_v1_search_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModerationEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModerationEntry) ProtoMessage() {}
+
+func (x *ModerationEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_apiary_search_v1_search_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModerationEntry.ProtoReflect.Descriptor instead.
+func (*ModerationEntry) Descriptor() ([]byte, []int) {
+	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ModerationEntry) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+func (x *ModerationEntry) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 var File_apiary_search_v1_search_proto protoreflect.FileDescriptor
 
 const file_apiary_search_v1_search_proto_rawDesc = "" +
@@ -560,11 +841,12 @@ const file_apiary_search_v1_search_proto_rawDesc = "" +
 	"\fCountRequest\x12\x1c\n" +
 	"\tcommunity\x18\x01 \x01(\x03R\tcommunity\x129\n" +
 	"\tprincipal\x18\x02 \x01(\v2\x1b.apiary.common.v1.PrincipalR\tprincipal\x122\n" +
-	"\afilters\x18\x03 \x03(\v2\x18.apiary.common.v1.FilterR\afilters\"%\n" +
+	"\afilters\x18\x03 \x03(\v2\x18.apiary.common.v1.FilterR\afilters\"7\n" +
 	"\rCountResponse\x12\x14\n" +
-	"\x05count\x18\x01 \x01(\x04R\x05count\"-\n" +
+	"\x05count\x18\x01 \x01(\x04R\x05count\x12\x10\n" +
+	"\x03hll\x18\x02 \x01(\fR\x03hll\"-\n" +
 	"\x17ResolveCommunityRequest\x12\x12\n" +
-	"\x04host\x18\x01 \x01(\tR\x04host\"\xd1\x01\n" +
+	"\x04host\x18\x01 \x01(\tR\x04host\"\xab\x02\n" +
 	"\x18ResolveCommunityResponse\x12\x1c\n" +
 	"\tcommunity\x18\x01 \x01(\x03R\tcommunity\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
@@ -573,22 +855,45 @@ const file_apiary_search_v1_search_proto_rawDesc = "" +
 	"\x06closed\x18\x05 \x01(\bR\x06closed\x12\x14\n" +
 	"\x05hosts\x18\x06 \x03(\tR\x05hosts\x12\x1f\n" +
 	"\vacl_version\x18\a \x01(\x04R\n" +
-	"aclVersion\"\xd8\x01\n" +
+	"aclVersion\x12\x17\n" +
+	"\amin_pow\x18\b \x01(\rR\x06minPow\x12)\n" +
+	"\x10blocked_networks\x18\t \x03(\tR\x0fblockedNetworks\x12\x14\n" +
+	"\x05owner\x18\n" +
+	" \x01(\fR\x05owner\"\xd8\x01\n" +
 	"\x12CheckAccessRequest\x12\x1c\n" +
 	"\tcommunity\x18\x01 \x01(\x03R\tcommunity\x12\x18\n" +
 	"\achannel\x18\x02 \x01(\tR\achannel\x12\x18\n" +
 	"\apubkeys\x18\x03 \x03(\fR\apubkeys\x129\n" +
 	"\x19min_community_acl_version\x18\x04 \x01(\x04R\x16minCommunityAclVersion\x125\n" +
-	"\x17min_channel_acl_version\x18\x05 \x01(\x04R\x14minChannelAclVersion\"\x93\x01\n" +
+	"\x17min_channel_acl_version\x18\x05 \x01(\x04R\x14minChannelAclVersion\"\xb1\x01\n" +
 	"\x13CheckAccessResponse\x12\x18\n" +
 	"\aallowed\x18\x01 \x03(\bR\aallowed\x122\n" +
 	"\x15community_acl_version\x18\x02 \x01(\x04R\x13communityAclVersion\x12.\n" +
-	"\x13channel_acl_version\x18\x03 \x01(\x04R\x11channelAclVersion2\xec\x02\n" +
+	"\x13channel_acl_version\x18\x03 \x01(\x04R\x11channelAclVersion\x12\x1c\n" +
+	"\tmoderator\x18\x04 \x03(\bR\tmoderator\"\x81\x01\n" +
+	"\x15ListModerationRequest\x12\x1c\n" +
+	"\tcommunity\x18\x01 \x01(\x03R\tcommunity\x12\x14\n" +
+	"\x05actor\x18\x02 \x01(\fR\x05actor\x124\n" +
+	"\x04list\x18\x03 \x01(\x0e2 .apiary.search.v1.ModerationListR\x04list\"U\n" +
+	"\x16ListModerationResponse\x12;\n" +
+	"\aentries\x18\x01 \x03(\v2!.apiary.search.v1.ModerationEntryR\aentries\"?\n" +
+	"\x0fModerationEntry\x12\x14\n" +
+	"\x05value\x18\x01 \x01(\tR\x05value\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason*\x86\x02\n" +
+	"\x0eModerationList\x12\x1f\n" +
+	"\x1bMODERATION_LIST_UNSPECIFIED\x10\x00\x12\"\n" +
+	"\x1eMODERATION_LIST_BANNED_PUBKEYS\x10\x01\x12#\n" +
+	"\x1fMODERATION_LIST_ALLOWED_PUBKEYS\x10\x02\x12!\n" +
+	"\x1dMODERATION_LIST_BANNED_EVENTS\x10\x03\x12#\n" +
+	"\x1fMODERATION_LIST_REPORTED_EVENTS\x10\x04\x12!\n" +
+	"\x1dMODERATION_LIST_ALLOWED_KINDS\x10\x05\x12\x1f\n" +
+	"\x1bMODERATION_LIST_BLOCKED_IPS\x10\x062\xd1\x03\n" +
 	"\rSearchService\x12J\n" +
 	"\x05Query\x12\x1e.apiary.search.v1.QueryRequest\x1a\x1f.apiary.search.v1.QueryResponse0\x01\x12H\n" +
 	"\x05Count\x12\x1e.apiary.search.v1.CountRequest\x1a\x1f.apiary.search.v1.CountResponse\x12i\n" +
 	"\x10ResolveCommunity\x12).apiary.search.v1.ResolveCommunityRequest\x1a*.apiary.search.v1.ResolveCommunityResponse\x12Z\n" +
-	"\vCheckAccess\x12$.apiary.search.v1.CheckAccessRequest\x1a%.apiary.search.v1.CheckAccessResponseBDZBgithub.com/apiary-relay/apiary/proto/gen/apiary/search/v1;searchv1b\x06proto3"
+	"\vCheckAccess\x12$.apiary.search.v1.CheckAccessRequest\x1a%.apiary.search.v1.CheckAccessResponse\x12c\n" +
+	"\x0eListModeration\x12'.apiary.search.v1.ListModerationRequest\x1a(.apiary.search.v1.ListModerationResponseBDZBgithub.com/apiary-relay/apiary/proto/gen/apiary/search/v1;searchv1b\x06proto3"
 
 var (
 	file_apiary_search_v1_search_proto_rawDescOnce sync.Once
@@ -602,39 +907,48 @@ func file_apiary_search_v1_search_proto_rawDescGZIP() []byte {
 	return file_apiary_search_v1_search_proto_rawDescData
 }
 
-var file_apiary_search_v1_search_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_apiary_search_v1_search_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_apiary_search_v1_search_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_apiary_search_v1_search_proto_goTypes = []any{
-	(*QueryRequest)(nil),             // 0: apiary.search.v1.QueryRequest
-	(*QueryResponse)(nil),            // 1: apiary.search.v1.QueryResponse
-	(*CountRequest)(nil),             // 2: apiary.search.v1.CountRequest
-	(*CountResponse)(nil),            // 3: apiary.search.v1.CountResponse
-	(*ResolveCommunityRequest)(nil),  // 4: apiary.search.v1.ResolveCommunityRequest
-	(*ResolveCommunityResponse)(nil), // 5: apiary.search.v1.ResolveCommunityResponse
-	(*CheckAccessRequest)(nil),       // 6: apiary.search.v1.CheckAccessRequest
-	(*CheckAccessResponse)(nil),      // 7: apiary.search.v1.CheckAccessResponse
-	(*v1.Principal)(nil),             // 8: apiary.common.v1.Principal
-	(*v1.Filter)(nil),                // 9: apiary.common.v1.Filter
-	(*v1.Snapshot)(nil),              // 10: apiary.common.v1.Snapshot
+	(ModerationList)(0),              // 0: apiary.search.v1.ModerationList
+	(*QueryRequest)(nil),             // 1: apiary.search.v1.QueryRequest
+	(*QueryResponse)(nil),            // 2: apiary.search.v1.QueryResponse
+	(*CountRequest)(nil),             // 3: apiary.search.v1.CountRequest
+	(*CountResponse)(nil),            // 4: apiary.search.v1.CountResponse
+	(*ResolveCommunityRequest)(nil),  // 5: apiary.search.v1.ResolveCommunityRequest
+	(*ResolveCommunityResponse)(nil), // 6: apiary.search.v1.ResolveCommunityResponse
+	(*CheckAccessRequest)(nil),       // 7: apiary.search.v1.CheckAccessRequest
+	(*CheckAccessResponse)(nil),      // 8: apiary.search.v1.CheckAccessResponse
+	(*ListModerationRequest)(nil),    // 9: apiary.search.v1.ListModerationRequest
+	(*ListModerationResponse)(nil),   // 10: apiary.search.v1.ListModerationResponse
+	(*ModerationEntry)(nil),          // 11: apiary.search.v1.ModerationEntry
+	(*v1.Principal)(nil),             // 12: apiary.common.v1.Principal
+	(*v1.Filter)(nil),                // 13: apiary.common.v1.Filter
+	(*v1.Snapshot)(nil),              // 14: apiary.common.v1.Snapshot
 }
 var file_apiary_search_v1_search_proto_depIdxs = []int32{
-	8,  // 0: apiary.search.v1.QueryRequest.principal:type_name -> apiary.common.v1.Principal
-	9,  // 1: apiary.search.v1.QueryRequest.filters:type_name -> apiary.common.v1.Filter
-	10, // 2: apiary.search.v1.QueryResponse.snapshot:type_name -> apiary.common.v1.Snapshot
-	8,  // 3: apiary.search.v1.CountRequest.principal:type_name -> apiary.common.v1.Principal
-	9,  // 4: apiary.search.v1.CountRequest.filters:type_name -> apiary.common.v1.Filter
-	0,  // 5: apiary.search.v1.SearchService.Query:input_type -> apiary.search.v1.QueryRequest
-	2,  // 6: apiary.search.v1.SearchService.Count:input_type -> apiary.search.v1.CountRequest
-	4,  // 7: apiary.search.v1.SearchService.ResolveCommunity:input_type -> apiary.search.v1.ResolveCommunityRequest
-	6,  // 8: apiary.search.v1.SearchService.CheckAccess:input_type -> apiary.search.v1.CheckAccessRequest
-	1,  // 9: apiary.search.v1.SearchService.Query:output_type -> apiary.search.v1.QueryResponse
-	3,  // 10: apiary.search.v1.SearchService.Count:output_type -> apiary.search.v1.CountResponse
-	5,  // 11: apiary.search.v1.SearchService.ResolveCommunity:output_type -> apiary.search.v1.ResolveCommunityResponse
-	7,  // 12: apiary.search.v1.SearchService.CheckAccess:output_type -> apiary.search.v1.CheckAccessResponse
-	9,  // [9:13] is the sub-list for method output_type
-	5,  // [5:9] is the sub-list for method input_type
-	5,  // [5:5] is the sub-list for extension type_name
-	5,  // [5:5] is the sub-list for extension extendee
-	0,  // [0:5] is the sub-list for field type_name
+	12, // 0: apiary.search.v1.QueryRequest.principal:type_name -> apiary.common.v1.Principal
+	13, // 1: apiary.search.v1.QueryRequest.filters:type_name -> apiary.common.v1.Filter
+	14, // 2: apiary.search.v1.QueryResponse.snapshot:type_name -> apiary.common.v1.Snapshot
+	12, // 3: apiary.search.v1.CountRequest.principal:type_name -> apiary.common.v1.Principal
+	13, // 4: apiary.search.v1.CountRequest.filters:type_name -> apiary.common.v1.Filter
+	0,  // 5: apiary.search.v1.ListModerationRequest.list:type_name -> apiary.search.v1.ModerationList
+	11, // 6: apiary.search.v1.ListModerationResponse.entries:type_name -> apiary.search.v1.ModerationEntry
+	1,  // 7: apiary.search.v1.SearchService.Query:input_type -> apiary.search.v1.QueryRequest
+	3,  // 8: apiary.search.v1.SearchService.Count:input_type -> apiary.search.v1.CountRequest
+	5,  // 9: apiary.search.v1.SearchService.ResolveCommunity:input_type -> apiary.search.v1.ResolveCommunityRequest
+	7,  // 10: apiary.search.v1.SearchService.CheckAccess:input_type -> apiary.search.v1.CheckAccessRequest
+	9,  // 11: apiary.search.v1.SearchService.ListModeration:input_type -> apiary.search.v1.ListModerationRequest
+	2,  // 12: apiary.search.v1.SearchService.Query:output_type -> apiary.search.v1.QueryResponse
+	4,  // 13: apiary.search.v1.SearchService.Count:output_type -> apiary.search.v1.CountResponse
+	6,  // 14: apiary.search.v1.SearchService.ResolveCommunity:output_type -> apiary.search.v1.ResolveCommunityResponse
+	8,  // 15: apiary.search.v1.SearchService.CheckAccess:output_type -> apiary.search.v1.CheckAccessResponse
+	10, // 16: apiary.search.v1.SearchService.ListModeration:output_type -> apiary.search.v1.ListModerationResponse
+	12, // [12:17] is the sub-list for method output_type
+	7,  // [7:12] is the sub-list for method input_type
+	7,  // [7:7] is the sub-list for extension type_name
+	7,  // [7:7] is the sub-list for extension extendee
+	0,  // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_apiary_search_v1_search_proto_init() }
@@ -647,13 +961,14 @@ func file_apiary_search_v1_search_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apiary_search_v1_search_proto_rawDesc), len(file_apiary_search_v1_search_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   8,
+			NumEnums:      1,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_apiary_search_v1_search_proto_goTypes,
 		DependencyIndexes: file_apiary_search_v1_search_proto_depIdxs,
+		EnumInfos:         file_apiary_search_v1_search_proto_enumTypes,
 		MessageInfos:      file_apiary_search_v1_search_proto_msgTypes,
 	}.Build()
 	File_apiary_search_v1_search_proto = out.File

@@ -25,6 +25,7 @@ const (
 	SearchService_Count_FullMethodName            = "/apiary.search.v1.SearchService/Count"
 	SearchService_ResolveCommunity_FullMethodName = "/apiary.search.v1.SearchService/ResolveCommunity"
 	SearchService_CheckAccess_FullMethodName      = "/apiary.search.v1.SearchService/CheckAccess"
+	SearchService_ListModeration_FullMethodName   = "/apiary.search.v1.SearchService/ListModeration"
 )
 
 // SearchServiceClient is the client API for SearchService service.
@@ -33,8 +34,9 @@ const (
 //
 // SearchService answers every read. All calls are idempotent and may be retried on any replica.
 type SearchServiceClient interface {
-	// Query returns the stored events that match, newest first, ties by lowest id, each once. What the
-	// principal may not read is left out without a trace.
+	// Query returns the stored events that match, newest first, ties by lowest id, each once. Those that a
+	// filter with a search (NIP-50) found come before the others, the best first. What the principal may not
+	// read is left out without a trace.
 	Query(ctx context.Context, in *QueryRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[QueryResponse], error)
 	// Count returns how many stored events match, each counted once.
 	Count(ctx context.Context, in *CountRequest, opts ...grpc.CallOption) (*CountResponse, error)
@@ -42,6 +44,9 @@ type SearchServiceClient interface {
 	ResolveCommunity(ctx context.Context, in *ResolveCommunityRequest, opts ...grpc.CallOption) (*ResolveCommunityResponse, error)
 	// CheckAccess says which keys may read a topic, from a state at least as new as asked for.
 	CheckAccess(ctx context.Context, in *CheckAccessRequest, opts ...grpc.CallOption) (*CheckAccessResponse, error)
+	// ListModeration returns what moderators decided in a community (NIP-86). Admins and owners only:
+	// RESTRICTED for everybody else.
+	ListModeration(ctx context.Context, in *ListModerationRequest, opts ...grpc.CallOption) (*ListModerationResponse, error)
 }
 
 type searchServiceClient struct {
@@ -101,14 +106,25 @@ func (c *searchServiceClient) CheckAccess(ctx context.Context, in *CheckAccessRe
 	return out, nil
 }
 
+func (c *searchServiceClient) ListModeration(ctx context.Context, in *ListModerationRequest, opts ...grpc.CallOption) (*ListModerationResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListModerationResponse)
+	err := c.cc.Invoke(ctx, SearchService_ListModeration_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // SearchServiceServer is the server API for SearchService service.
 // All implementations must embed UnimplementedSearchServiceServer
 // for forward compatibility.
 //
 // SearchService answers every read. All calls are idempotent and may be retried on any replica.
 type SearchServiceServer interface {
-	// Query returns the stored events that match, newest first, ties by lowest id, each once. What the
-	// principal may not read is left out without a trace.
+	// Query returns the stored events that match, newest first, ties by lowest id, each once. Those that a
+	// filter with a search (NIP-50) found come before the others, the best first. What the principal may not
+	// read is left out without a trace.
 	Query(*QueryRequest, grpc.ServerStreamingServer[QueryResponse]) error
 	// Count returns how many stored events match, each counted once.
 	Count(context.Context, *CountRequest) (*CountResponse, error)
@@ -116,6 +132,9 @@ type SearchServiceServer interface {
 	ResolveCommunity(context.Context, *ResolveCommunityRequest) (*ResolveCommunityResponse, error)
 	// CheckAccess says which keys may read a topic, from a state at least as new as asked for.
 	CheckAccess(context.Context, *CheckAccessRequest) (*CheckAccessResponse, error)
+	// ListModeration returns what moderators decided in a community (NIP-86). Admins and owners only:
+	// RESTRICTED for everybody else.
+	ListModeration(context.Context, *ListModerationRequest) (*ListModerationResponse, error)
 	mustEmbedUnimplementedSearchServiceServer()
 }
 
@@ -137,6 +156,9 @@ func (UnimplementedSearchServiceServer) ResolveCommunity(context.Context, *Resol
 }
 func (UnimplementedSearchServiceServer) CheckAccess(context.Context, *CheckAccessRequest) (*CheckAccessResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CheckAccess not implemented")
+}
+func (UnimplementedSearchServiceServer) ListModeration(context.Context, *ListModerationRequest) (*ListModerationResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListModeration not implemented")
 }
 func (UnimplementedSearchServiceServer) mustEmbedUnimplementedSearchServiceServer() {}
 func (UnimplementedSearchServiceServer) testEmbeddedByValue()                       {}
@@ -224,6 +246,24 @@ func _SearchService_CheckAccess_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _SearchService_ListModeration_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListModerationRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SearchServiceServer).ListModeration(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SearchService_ListModeration_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SearchServiceServer).ListModeration(ctx, req.(*ListModerationRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // SearchService_ServiceDesc is the grpc.ServiceDesc for SearchService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -242,6 +282,10 @@ var SearchService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CheckAccess",
 			Handler:    _SearchService_CheckAccess_Handler,
+		},
+		{
+			MethodName: "ListModeration",
+			Handler:    _SearchService_ListModeration_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

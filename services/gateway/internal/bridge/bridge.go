@@ -1,0 +1,186 @@
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/apiary-relay/apiary/pkg/fault"
+	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/nostr/wire"
+	"github.com/apiary-relay/apiary/pkg/telemetry"
+	"github.com/apiary-relay/apiary/pkg/tenant"
+	ingestv1 "github.com/apiary-relay/apiary/proto/gen/apiary/ingest/v1"
+	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
+	"github.com/apiary-relay/apiary/services/gateway/internal/metrics"
+	"github.com/apiary-relay/apiary/services/gateway/internal/session"
+)
+
+// Lists is what the package asks of the reader about moderation; the generated client has it.
+type Lists interface {
+	ListModeration(ctx context.Context, in *searchv1.ListModerationRequest, opts ...grpc.CallOption) (
+		*searchv1.ListModerationResponse, error)
+}
+
+// Config bounds calls.
+type Config struct {
+	// Wire bounds the filters of a query or count; its Frame bounds their body.
+	Wire wire.Limits
+	// Calls is how many calls are in hand at a time; further ones are refused.
+	Calls int
+	// ReadTimeout is how long a client may take to send a body.
+	ReadTimeout time.Duration
+	// Timeout bounds a call once its body is read.
+	Timeout time.Duration
+	// Answer is the size of the largest answer in bytes.
+	Answer int
+}
+
+// maxCommand is the size of the largest NIP-86 body: a description of 4,096 bytes, escaped.
+const maxCommand = 32 << 10
+
+// Deps is what a bridge uses.
+type Deps struct {
+	Log        *slog.Logger
+	Metrics    *metrics.Metrics
+	Moderation ingestv1.ModerationServiceClient
+	Lists      Lists
+	Sessions   *session.Server
+}
+
+// Bridge serves calls.
+type Bridge struct {
+	cfg Config
+	Deps
+	slots chan struct{} // a place for each call in hand
+}
+
+// New returns a bridge.
+func New(cfg Config, deps Deps) *Bridge {
+	return &Bridge{cfg: cfg, Deps: deps, slots: make(chan struct{}, cfg.Calls)}
+}
+
+// call is a request whose key is known and may act.
+type call struct {
+	community session.Community
+	key       nostr.PubKey
+	body      []byte
+}
+
+// serve reads and authenticates a request, does what it asks for, and answers in JSON.
+func (b *Bridge) serve(
+	w http.ResponseWriter, r *http.Request, c session.Community, limit int, do func(context.Context, call) ([]byte, error),
+) {
+	select {
+	case b.slots <- struct{}{}:
+		defer func() { <-b.slots }()
+	default:
+		b.refuse(w, r, fault.New(fault.Overloaded, ""))
+		return
+	}
+	if r.Header.Get("Authorization") == "" {
+		b.refuse(w, r, fault.New(fault.AuthRequired, "this needs an Authorization header (NIP-98)"))
+		return // nothing is read for strangers
+	}
+	body, err := b.read(w, r, limit)
+	if err != nil {
+		b.refuse(w, r, err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(tenant.With(r.Context(), tenant.ID(c.ID)), b.cfg.Timeout)
+	defer cancel()
+	key, err := b.authenticate(ctx, r, c, body)
+	if err != nil {
+		b.refuse(w, r, err)
+		return
+	}
+	answer, err := do(ctx, call{community: c, key: key, body: body})
+	if err != nil {
+		b.refuse(w, r, err)
+		return
+	}
+	b.Metrics.Called(r.Context(), metrics.OutcomeAccepted)
+	write(w, http.StatusOK, answer)
+}
+
+// read reads the body, within the limit and in time.
+func (b *Bridge) read(w http.ResponseWriter, r *http.Request, limit int) ([]byte, error) {
+	control := http.NewResponseController(w)
+	if err := control.SetReadDeadline(time.Now().Add(b.cfg.ReadTimeout)); err != nil {
+		return nil, fault.Internal(err)
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(limit)))
+	if err != nil {
+		var large *http.MaxBytesError
+		if errors.As(err, &large) {
+			return nil, large
+		}
+		return nil, fault.Wrap(fault.Invalid, "the body could not be read", err)
+	}
+	// Without this the server would take the deadline's passing for the client's leaving.
+	if err := control.SetReadDeadline(time.Time{}); err != nil {
+		return nil, fault.Internal(err)
+	}
+	return body, nil
+}
+
+// refuse answers with what went wrong.
+func (b *Bridge) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	reason, message := fault.ReasonOf(err), fault.Message(err)
+	status := fault.HTTPStatus(reason)
+	var large *http.MaxBytesError
+	if errors.As(err, &large) {
+		reason, status, message = fault.Invalid, http.StatusRequestEntityTooLarge, "the body is too large"
+	}
+	switch reason {
+	case fault.AuthRequired:
+		w.Header().Set("WWW-Authenticate", "Nostr")
+	case fault.Overloaded:
+		w.Header().Set("Retry-After", strconv.Itoa(1+rand.N(5))) //nolint:gosec // jitter
+	case fault.InternalFault:
+		b.Log.LogAttrs(r.Context(), slog.LevelError, "call failed", slog.Any(telemetry.KeyError, err))
+	default:
+	}
+	b.Metrics.Called(r.Context(), outcome(reason))
+	body, err := json.Marshal(struct {
+		Error string `json:"error"`
+	}{message})
+	if err != nil {
+		body = []byte(`{"error":"internal"}`) // a string always marshals
+	}
+	write(w, status, body)
+}
+
+// outcome is the metric's label for a refusal.
+func outcome(r fault.Reason) string {
+	switch r {
+	case fault.AuthRequired:
+		return metrics.OutcomeAuth
+	case fault.Restricted, fault.Blocked, fault.RateLimited:
+		return metrics.OutcomePolicy
+	case fault.Overloaded, fault.Timeout, fault.InternalFault, fault.Conflict:
+		return metrics.OutcomeUnavailable
+	case fault.Cancelled:
+		return metrics.OutcomePeer
+	default:
+		return metrics.OutcomeInvalid
+	}
+}
+
+func write(w http.ResponseWriter, status int, body []byte) {
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // an error means that the client has left
+}

@@ -1,0 +1,65 @@
+package bridge
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"net/http"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/apiary-relay/apiary/pkg/fault"
+	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/nostr/auth"
+	"github.com/apiary-relay/apiary/pkg/nostr/wire"
+	ingestv1 "github.com/apiary-relay/apiary/proto/gen/apiary/ingest/v1"
+	"github.com/apiary-relay/apiary/services/gateway/internal/session"
+)
+
+// clockMargin is by how much longer than it is accepted a token is remembered, because the clocks of
+// gateways and of the database differ.
+const clockMargin = 60 * time.Second
+
+// authenticate returns the key that has signed the request (NIP-98) and uses the proof up. The proof must
+// cover the body, as NIP-86 demands: else whoever sees it could put another body under it.
+func (b *Bridge) authenticate(ctx context.Context, r *http.Request, c session.Community, body []byte) (nostr.PubKey, error) {
+	sum := sha256.Sum256(body)
+	ev, err := auth.CheckHTTPAuth(r.Header.Get("Authorization"), r.Method, r.RequestURI, sum[:], c.Hosts, time.Now())
+	if err == nil && !auth.SignsBody(ev) {
+		err = auth.ErrPayload
+	}
+	if err != nil {
+		return nostr.PubKey{}, fault.Wrap(fault.AuthRequired, publicCause(err), err)
+	}
+	if err := b.Sessions.Admit(ctx, c, ev.PubKey); err != nil {
+		return nostr.PubKey{}, err
+	}
+	return ev.PubKey, b.consume(ctx, c.ID, ev)
+}
+
+// consume makes sure that no gateway has accepted the token before, and that none will.
+func (b *Bridge) consume(ctx context.Context, community int64, ev *nostr.Event) error {
+	expires := time.Unix(ev.CreatedAt, 0).Add(auth.HTTPWindow + clockMargin)
+	_, err := b.Moderation.ConsumeToken(ctx, &ingestv1.ConsumeTokenRequest{
+		Community: community, EventId: ev.ID[:], ExpiresAt: timestamppb.New(expires),
+	})
+	switch fault.ReasonOf(err) {
+	case fault.Accepted, fault.Cancelled:
+		return err
+	case fault.Restricted:
+		return fault.New(fault.AuthRequired, "this authentication event was used before")
+	default:
+		// Whatever it is, the token may have been used: nothing is done on it.
+		return fault.Wrap(fault.Overloaded, "", err)
+	}
+}
+
+// publicCause returns what may be said of a proof that fails; the errors of wire and auth are public texts.
+func publicCause(err error) string {
+	var de *wire.DecodeError
+	if errors.As(err, &de) {
+		return de.Msg
+	}
+	return err.Error()
+}

@@ -1,0 +1,115 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/apiary-relay/apiary/pkg/fault"
+	"github.com/apiary-relay/apiary/pkg/nostr"
+	commonv1 "github.com/apiary-relay/apiary/proto/gen/apiary/common/v1"
+	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
+)
+
+// Stored passes each stored event that matches to each, as a REQ would get them before its EOSE: the same
+// judgement of the filters, the same bounds, the same access. An error of each ends it and is returned; any
+// other is a *fault.Error, or one that pkg/fault understands.
+func (srv *Server) Stored(
+	ctx context.Context, community int64, p *commonv1.Principal, filters []nostr.Filter, each func(raw []byte) error,
+) error {
+	q, err := srv.plan(filters)
+	if err != nil || !q.stored {
+		return err
+	}
+	return srv.stored(ctx, community, q, p, func(*commonv1.Snapshot) {}, func(_ context.Context, raw []byte) error {
+		return each(raw)
+	})
+}
+
+// Count answers as a COUNT would be: how many stored events match, and the registers of NIP-45's
+// HyperLogLog if the filters are one for which NIP-45 defines them.
+func (srv *Server) Count(
+	ctx context.Context, community int64, p *commonv1.Principal, filters []nostr.Filter,
+) (n uint64, hll []byte, err error) {
+	q, err := srv.plan(filters)
+	if err != nil || len(q.filters) == 0 {
+		return 0, nil, err
+	}
+	return srv.count(ctx, community, q, p)
+}
+
+// stored runs a stored query: snapshot is called first, each with every event. The context of each ends
+// with the query's.
+func (srv *Server) stored(
+	ctx context.Context, community int64, q query, p *commonv1.Principal,
+	snapshot func(*commonv1.Snapshot), each func(ctx context.Context, raw []byte) error,
+) error {
+	ctx, cancel := context.WithTimeout(ctx, srv.cfg.QueryTimeout)
+	defer cancel()
+	if err := srv.queries.Acquire(ctx, 1); err != nil {
+		return context.Cause(ctx)
+	}
+	defer srv.queries.Release(1)
+	// CallTimeout bounds each wait for search; the time that the client takes does not count.
+	ctx, expire := context.WithCancelCause(ctx)
+	defer expire(nil)
+	watch := time.AfterFunc(srv.cfg.CallTimeout, func() { expire(fault.New(fault.Timeout, "")) })
+	defer watch.Stop()
+
+	stream, err := srv.Search.Query(ctx, &searchv1.QueryRequest{
+		Community: community, Principal: p, Filters: q.filters,
+	})
+	if err != nil {
+		return callError(ctx, err)
+	}
+	for first := true; ; first = false {
+		resp, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return callError(ctx, err)
+		}
+		watch.Stop()
+		if first {
+			snapshot(resp.GetSnapshot())
+		}
+		for _, raw := range resp.GetEvents() {
+			if err := each(ctx, raw); err != nil {
+				return err
+			}
+		}
+		watch.Reset(srv.cfg.CallTimeout)
+	}
+}
+
+// count asks search how many events match. The registers are only passed on when the client asked with one
+// filter: with another one besides, even one that matches nothing, it could not tell the offset.
+func (srv *Server) count(
+	ctx context.Context, community int64, q query, p *commonv1.Principal,
+) (n uint64, hll []byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, srv.cfg.QueryTimeout)
+	defer cancel()
+	if err := srv.queries.Acquire(ctx, 1); err != nil {
+		return 0, nil, context.Cause(ctx)
+	}
+	defer srv.queries.Release(1)
+	ctx, expire := context.WithTimeout(ctx, srv.cfg.CallTimeout)
+	defer expire()
+	resp, err := srv.Search.Count(ctx, &searchv1.CountRequest{
+		Community: community, Principal: p, Filters: q.filters,
+	})
+	if err == nil && len(q.filters) == 1 && !q.dropped {
+		hll = resp.GetHll()
+	}
+	return resp.GetCount(), hll, err
+}
+
+// callError prefers why ctx has ended to what a call made of it.
+func callError(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}

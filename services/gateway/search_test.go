@@ -1,0 +1,86 @@
+package gateway_test
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/stretchr/testify/require"
+
+	"github.com/apiary-relay/apiary/pkg/nostr/wire"
+	"github.com/apiary-relay/apiary/pkg/testkit/nostrtest"
+	commonv1 "github.com/apiary-relay/apiary/proto/gen/apiary/common/v1"
+	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
+	"github.com/apiary-relay/apiary/services/gateway"
+)
+
+// A search (NIP-50) is answered from storage and stays open without anything live, until CLOSE.
+func TestASearchIsForStoredEvents(t *testing.T) {
+	w := newWorld(t)
+	found := nostrtest.Raw(nostrtest.Event(t, "bob"))
+	w.search.set(func() {
+		w.search.onQuery = func(_ *searchv1.QueryRequest, send func(*searchv1.QueryResponse) error) error {
+			return send(&searchv1.QueryResponse{Snapshot: &commonv1.Snapshot{}, Events: [][]byte{found}})
+		}
+	})
+	c := w.login(openHost, "alice")
+	c.send(`["REQ","s",{"search":"best bees","kinds":[1]}]`)
+	require.Equal(t, found, c.expect(wire.LabelEvent).RawEvent)
+	c.expect(wire.LabelEOSE)
+	asked := w.search.asked()
+	require.Len(t, asked, 1)
+	require.Equal(t, "best bees", asked[0].GetFilters()[0].GetSearch())
+	require.Empty(t, w.fanouts[0].subscribed, "nothing is listened for")
+	c.send(`["CLOSE","s"]`)
+	c.quiet()
+
+	// Of several filters only those without a search listen.
+	c.send(`["REQ","t",{"search":"bees"},{"#h":["hive"]}]`)
+	s := take(t, w.fanouts[0].subscribed)
+	require.Equal(t, "hive", s.GetChannel())
+	require.Len(t, s.GetFilters(), 1)
+	require.Empty(t, s.GetFilters()[0].GetSearch())
+	c.expect(wire.LabelEvent)
+	c.expect(wire.LabelEOSE)
+	w.fanouts[0].publish(1, envelope(t, "hive", 5))
+	c.expect(wire.LabelEvent)
+	require.Empty(t, w.fanouts[0].subscribed)
+}
+
+func TestCountsCarryTheirRegisters(t *testing.T) {
+	w := newWorld(t)
+	registers := bytes.Repeat([]byte{3, 255}, wire.Registers/2)
+	w.search.set(func() {
+		w.search.hll = registers
+		w.search.onCount = func(*searchv1.CountRequest) (uint64, error) { return 7, nil }
+	})
+	c := w.login(openHost, "alice")
+	c.send(`["COUNT","n",{"#p":["x"],"kinds":[3]}]`)
+	f := c.expect(wire.LabelCount)
+	require.Equal(t, uint64(7), f.Count)
+	require.Equal(t, registers, f.HLL)
+	// With two filters a client could not tell which one the offset comes from.
+	c.send(`["COUNT","n",{"#p":["x"],"kinds":[3]},{"ids":[]}]`)
+	f = c.expect(wire.LabelCount)
+	require.Equal(t, uint64(7), f.Count)
+	require.Nil(t, f.HLL)
+}
+
+// A banned key is refused in an open community too, and loses its connection.
+func TestBannedKeys(t *testing.T) {
+	w := newWorld(t, with(func(c *gateway.Config) { c.Revalidate = 20 * time.Millisecond }))
+	bob := nostrtest.PubKey("bob")
+	here, other := w.login(openHost, "bob"), w.login(openHost, "alice")
+	w.search.set(func() { w.search.onAccess = func(k []byte) bool { return string(k) != string(bob[:]) } })
+	code, reason := here.closed()
+	require.Equal(t, websocket.StatusPolicyViolation, code)
+	require.Equal(t, "restricted: this key may not use the relay", reason)
+	again := w.dial(openHost)
+	again.auth("bob")
+	f := again.expect(wire.LabelOK)
+	require.False(t, f.OK)
+	require.Equal(t, "restricted: this key may not use the relay", f.Message)
+	other.send(`["COUNT","n",{}]`)
+	other.expect(wire.LabelCount)
+}
