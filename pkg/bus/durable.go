@@ -61,7 +61,11 @@ func (b *Bus) ConsumeDurable(ctx context.Context, cfg DurableConfig, handle func
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		}
-		b.log.LogAttrs(ctx, slog.LevelWarn, "durable consumer has to try again", slog.String("stream", cfg.Stream),
+		level := slog.LevelWarn
+		if errors.Is(err, ErrNoStream) {
+			level = slog.LevelInfo // whoever defines the stream has yet to come
+		}
+		b.log.LogAttrs(ctx, level, "durable consumer has to try again", slog.String("stream", cfg.Stream),
 			slog.String("consumer", cfg.Name), slog.Any("error", err))
 		if time.Since(began) > retryMost {
 			wait = retryFirst

@@ -35,6 +35,12 @@ var cases = []struct {
 	{"a private channel is invisible to others", privateChannel},
 	{"communities are sealed", communities},
 	{"a removed member gets nothing more", revocation},
+	{"a protected event comes from its author only", protectedEvents},
+	{"moderators ban keys and events, choose kinds, block networks", management},
+	{"a community asks for proof of work", proofOfWork},
+	{"text search finds what is stored", textSearch},
+	{"a count comes with its registers", sketches},
+	{"a signed request is done once", signedRequests},
 }
 
 // who makes a name, and so a key, that no other case uses.

@@ -122,7 +122,7 @@ func connect(ctx context.Context, tb testing.TB, url, host, name string) (*Clien
 	tb.Helper()
 	dialing, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	ws, _, err := websocket.Dial(dialing, url, &websocket.DialOptions{Host: host})
+	ws, _, err := websocket.Dial(dialing, url, &websocket.DialOptions{Host: host}) //nolint:bodyclose // the library says that it needs no closing
 	if err != nil {
 		return nil, err
 	}
@@ -362,8 +362,14 @@ func (c *Client) QueryUntil(done func([]*nostr.Event) bool, filters ...nostr.Fil
 	}
 }
 
-// Count returns the relay's answer to COUNT.
+// Count returns the number in the relay's answer to COUNT.
 func (c *Client) Count(filters ...nostr.Filter) uint64 {
+	c.tb.Helper()
+	return c.CountFrame(filters...).Count
+}
+
+// CountFrame returns the relay's answer to COUNT.
+func (c *Client) CountFrame(filters ...nostr.Filter) wire.RelayFrame {
 	c.tb.Helper()
 	s := c.open()
 	defer s.forget()
@@ -371,7 +377,7 @@ func (c *Client) Count(filters ...nostr.Filter) uint64 {
 	frame, err := s.next()
 	require.NoError(c.tb, err)
 	require.Equal(c.tb, wire.LabelCount, frame.Label, frame.Message)
-	return frame.Count
+	return frame
 }
 
 func (c *Client) open() *Sub {

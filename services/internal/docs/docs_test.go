@@ -170,7 +170,7 @@ func TestNamedTestsExist(t *testing.T) {
 			return err
 		}))
 	}
-	names := regexp.MustCompile("`([a-z]+\\.Test\\w+)`").FindAllStringSubmatch(page(t, "promises.md"), -1)
+	names := regexp.MustCompile("`([a-z]+\\.Test\\w+)`").FindAllStringSubmatch(page(t, "promises.md")+page(t, "nips.md"), -1)
 	require.NotEmpty(t, names)
 	for _, match := range names {
 		require.True(t, exists[match[1]], "no test is called %s", match[1])
@@ -181,7 +181,7 @@ func TestNamedTestsExist(t *testing.T) {
 func TestNamedCasesExist(t *testing.T) {
 	t.Parallel()
 	suite := readFile(t, "services/internal/cluster/cases_test.go")
-	names := regexp.MustCompile(`cases? (\*[^*]+\*(?: and \*[^*]+\*)?)`).FindAllStringSubmatch(page(t, "promises.md"), -1)
+	names := regexp.MustCompile(`cases? (\*[^*]+\*(?: and \*[^*]+\*)?)`).FindAllStringSubmatch(page(t, "promises.md")+page(t, "nips.md"), -1)
 	require.NotEmpty(t, names)
 	for _, match := range names {
 		for _, name := range strings.Split(strings.Trim(match[1], "*"), "* and *") {

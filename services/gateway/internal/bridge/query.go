@@ -14,8 +14,8 @@ import (
 	"github.com/apiary-relay/apiary/services/gateway/internal/session"
 )
 
-// Query answers a POST with an array of filters: the stored events as an array, newest first, as the
-// history of a REQ with these filters.
+// Query answers a POST with an array of filters: the stored events as an array, as the history of a
+// REQ with these filters.
 func (b *Bridge) Query(w http.ResponseWriter, r *http.Request, c session.Community) {
 	b.serve(w, r, c, b.cfg.Wire.Frame, func(ctx context.Context, call call) ([]byte, error) {
 		filters, err := b.filters(call.body)
