@@ -13,7 +13,7 @@ type State struct {
 	Members map[MemberKey]bool
 	// ChannelMembers are the candidates' writers that are members of their private channel.
 	ChannelMembers map[ChannelMemberKey]bool
-	// Deleted are the candidates that a tombstone of their author covers.
+	// Deleted are the candidates that a tombstone of their author covers, or one of their recipients.
 	Deleted map[EventKey]bool
 	// Stored are the create requests that are stored already.
 	Stored map[EventKey]bool

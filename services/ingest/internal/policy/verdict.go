@@ -29,6 +29,8 @@ var (
 	Draining = Verdict{fault.Overloaded, "shutting down, try again"}
 	// Deleted answers an event whose author asked for its deletion (NIP-09).
 	Deleted = Verdict{fault.Blocked, "event was deleted by its author"}
+	// DeletesTooMuch answers a deletion request whose targets are too much for one transaction.
+	DeletesTooMuch = Verdict{fault.Restricted, "deletion covers too many bytes of events, split it"}
 	// NotChannelMember answers a write to a channel that is missing or hidden from the author: the two
 	// must not be told apart.
 	NotChannelMember = Verdict{fault.Restricted, "not a channel member"}
