@@ -94,6 +94,8 @@ func TestValuesOfAllSubscriptionsAreBounded(t *testing.T) {
 		c.eose("c")
 		c.send(`["CLOSE","c"]`)
 	}
+	c.send(`["CLOSE"]`)
+	c.expect(wire.LabelNotice) // so what came before has been done
 	e := envelope(t, "x", 1)
 	w.fanouts[0].publish(1, e)
 	e = envelope(t, "", 2)

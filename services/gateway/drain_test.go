@@ -60,7 +60,7 @@ func TestDrainFlushes(t *testing.T) {
 	e := envelope(t, "", 1, nostrtest.Content(strings.Repeat("x", 5000)))
 	handle := take(t, w.fanouts[0].subscribed).GetHandle()
 	for n := range 200 {
-		w.fanouts[0].link(t).deliver(uint64(n+1), e, handle)
+		w.fanouts[0].link(t).deliver(uint64(n+1), another(e, n), handle)
 	}
 	for range 100 {
 		c.expect(wire.LabelEvent)

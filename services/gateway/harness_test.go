@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/apiary-relay/apiary/pkg/nostr"
 	"github.com/apiary-relay/apiary/pkg/nostr/wire"
@@ -200,6 +202,13 @@ func envelope(tb testing.TB, channel string, xid uint64, opts ...nostrtest.Optio
 			CommitXid: xid, DatabaseId: 1,
 		},
 	}
+}
+
+// another returns an envelope like env for another event, as far as the gateway looks: its id in the header.
+func another(env *commonv1.Envelope, n int) *commonv1.Envelope {
+	env = proto.CloneOf(env)
+	binary.BigEndian.PutUint64(env.GetHeader().GetId(), uint64(n))
+	return env
 }
 
 // client is a Nostr client on a real socket.

@@ -295,7 +295,7 @@ func TestANodeThatJoinsTakesOver(t *testing.T) {
 	w.fanouts[1].publish(5, e)
 	require.Equal(t, idOf(t, e), c.expect(wire.LabelEvent).EventID.String())
 
-	e = envelope(t, moved.GetChannel(), 6)
+	e = envelope(t, moved.GetChannel(), 6, nostrtest.Content("later"))
 	w.fanouts[1].publish(6, e)
 	require.Equal(t, idOf(t, e), c.expect(wire.LabelEvent).EventID.String())
 }

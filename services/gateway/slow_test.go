@@ -74,7 +74,7 @@ func flood(w *world, env *commonv1.Envelope, done func(sent int) bool) int {
 	sent := 0
 	for !done(sent) {
 		sent++
-		w.fanouts[0].publish(uint64(sent), env)
+		w.fanouts[0].publish(uint64(sent), another(env, sent))
 	}
 	return sent
 }

@@ -33,6 +33,10 @@ import (
 // (64 for each of 100 connections), for all replicas together.
 const maxTopics = 256
 
+// maxErasures bounds the stored events that one transaction may replace or delete, each as large as an event
+// may be.
+const maxErasures = 256
+
 // stopMargin is how much longer than a batch the stop of a part may take.
 const stopMargin = 5 * time.Second
 
@@ -149,7 +153,7 @@ func (s *Service) buildQueues(deps Deps) {
 			s.metrics.left.Add(ctx, 1)
 		}
 	})
-	limits := commit.Limits{Events: s.cfg.BatchEvents, Bytes: s.cfg.BatchBytes, Topics: maxTopics}
+	limits := commit.Limits{Events: s.cfg.BatchEvents, Bytes: s.cfg.BatchBytes, Erasures: maxErasures, Topics: maxTopics}
 	committer := &commit.Committer{
 		Store: s.store, Publish: s.publisher.Publish, Left: s.vanishLater, Timeout: s.cfg.CommitTimeout, Observe: s.metrics.committed,
 		Tracer: deps.Tracer, Log: faults,

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -217,6 +218,29 @@ func TestKilledProcessesComeBackAndNothingIsLost(t *testing.T) {
 		require.Equal(t, supervise.Stopped, p.State, p.Name)
 		require.Zero(t, p.PID, p.Name)
 	}
+}
+
+func TestMistakesAreSaidOnce(t *testing.T) {
+	var out, errs strings.Builder
+	require.Equal(t, exitUsage, run(t.Context(), []string{"--nope"}, &out, &errs))
+	require.Empty(t, out.String())
+	require.Equal(t, "cluster: flag provided but not defined: -nope\nRun \"cluster -help\" to see what there is.\n", errs.String())
+
+	errs.Reset()
+	require.Zero(t, run(t.Context(), []string{"-help"}, &out, &errs))
+	require.Contains(t, out.String(), "-gateways")
+	require.Empty(t, errs.String())
+}
+
+func TestAHangupStopsInOrderAndASecondOneDoesNotHurry(t *testing.T) {
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP) // also if the tests run under nohup
+	defer signal.Stop(hangups)
+	ctx, stop := withSignals(t.Context())
+	defer stop()
+	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
+	<-ctx.Done()
+	require.Eventually(t, func() bool { return signal.Ignored(syscall.SIGHUP) }, patience, time.Millisecond)
 }
 
 func TestParse(t *testing.T) {

@@ -36,23 +36,38 @@ func main() {
 
 // run is the program; it returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	opts, err := parse(args, stderr)
-	if err != nil {
-		if !errors.Is(err, flag.ErrHelp) {
-			fmt.Fprintln(stderr, "cluster:", err)
-		}
+	opts, err := parse(args, stdout)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		fmt.Fprintf(stderr, "cluster: %v\nRun \"cluster -help\" to see what there is.\n", err)
 		return exitUsage
 	}
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := withSignals(ctx)
 	defer stop()
-	// A second signal ends the program at once, and the kernel its children.
-	context.AfterFunc(ctx, stop)
 	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{ReplaceAttr: withoutLevel}))
 	if err := newCluster(opts, stdout, log).run(ctx); err != nil {
 		fmt.Fprintln(stderr, "cluster:", err)
 		return exitFailure
 	}
 	return 0
+}
+
+// withSignals returns a context that ends with the first signal. A second one ends the program at once, and the
+// kernel its children; but a terminal that closes sends two hangups, and under nohup none counts.
+func withSignals(ctx context.Context) (_ context.Context, stop func()) {
+	signal.Ignore(syscall.SIGPIPE) // who reads our output, such as tee, may be gone before us
+	signals := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		signals = append(signals, syscall.SIGHUP)
+	}
+	ctx, stop = signal.NotifyContext(ctx, signals...)
+	context.AfterFunc(ctx, func() {
+		signal.Ignore(syscall.SIGHUP)
+		stop()
+	})
+	return ctx, stop
 }
 
 // withoutLevel drops the level: what is logged here is what a person at the terminal wants to know.
@@ -72,10 +87,11 @@ type options struct {
 	databaseURL                          string
 }
 
-func parse(args []string, stderr io.Writer) (options, error) {
+// parse reads the command line. What -help asks for goes to help.
+func parse(args []string, help io.Writer) (options, error) {
 	var opts options
 	flags := flag.NewFlagSet("cluster", flag.ContinueOnError)
-	flags.SetOutput(stderr)
+	flags.SetOutput(io.Discard)
 	flags.StringVar(&opts.bin, "bin", "bin", "directory of the services' programs")
 	flags.StringVar(&opts.natsServer, "nats-server", ".bin/nats-server", "the program of NATS")
 	flags.StringVar(&opts.data, "data", "", "directory for data, logs and cluster.json (default: /var/lib/apiary-cluster, or apiary-cluster among the user's data)")
@@ -86,6 +102,10 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.IntVar(&opts.port, "port", 3000, "loopback port for clients")
 	flags.BoolVar(&opts.noRestart, "no-restart", false, "leave a process that died dead")
 	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			flags.SetOutput(help)
+			flags.PrintDefaults()
+		}
 		return options{}, err
 	}
 	if flags.NArg() > 0 {

@@ -227,10 +227,28 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	}
 }
 
+// A terminal that closes says so twice: that must not cut the stop short.
+func TestSecondHangupChangesNothing(t *testing.T) {
+	hangups := make(chan os.Signal, 2) // gets its copy after withSignals has got one
+	ctx, stop := withSignals(t.Context(), func() { t.Error("ended at once") })
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
+	for range 2 {
+		require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
+		<-hangups
+	}
+	<-ctx.Done()
+	stop()
+}
+
 // Under nohup a terminal that is closed ends nothing.
 func TestIgnoredHangupStaysIgnored(t *testing.T) {
 	signal.Ignore(syscall.SIGHUP)
-	defer signal.Reset(syscall.SIGHUP)
+	defer func() { // Reset would not make Ignored forget
+		hangups := make(chan os.Signal, 1)
+		signal.Notify(hangups, syscall.SIGHUP)
+		signal.Stop(hangups)
+	}()
 	ctx, stop := withSignals(t.Context(), func() { t.Error("no second signal was sent") })
 	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
 	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGTERM))

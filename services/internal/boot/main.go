@@ -106,8 +106,9 @@ func report(name string, err error, std Streams) int {
 	return exitFailure
 }
 
-// withSignals returns a context that ends with the first SIGTERM, SIGINT or SIGHUP. The second one calls
-// atOnce. stop ends the waiting and returns when it has ended.
+// withSignals returns a context that ends with the first SIGTERM, SIGINT or SIGHUP. A second SIGTERM or SIGINT
+// calls atOnce; a second SIGHUP is none of impatience, since a terminal that closes sends two: the shell's and the
+// system's. stop ends the waiting and returns when it has ended.
 func withSignals(ctx context.Context, atOnce func()) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	signals := make(chan os.Signal, 2)
@@ -118,10 +119,16 @@ func withSignals(ctx context.Context, atOnce func()) (_ context.Context, stop fu
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		for _, then := range []func(){cancel, atOnce} {
+		for first := true; ; first = false {
 			select {
-			case <-signals:
-				then()
+			case s := <-signals:
+				switch {
+				case first:
+					cancel()
+				case s != syscall.SIGHUP:
+					atOnce()
+					return
+				}
 			case <-quit:
 				return
 			}

@@ -31,6 +31,8 @@
 // handle that was resumed is behind that until the node's first watermark after Attached, because its
 // replay is going on; until then only its own deliveries count.
 //
+// A stream may hold an event twice, at two positions (see repeats); the second copy is dropped for everybody.
+//
 // Lock order: an attachment's mutex, then whatever the Target locks, then the inbox. The loop holds no
 // lock when it calls a Target.
 package live

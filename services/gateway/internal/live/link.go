@@ -188,9 +188,13 @@ func (l *link) deliver(ctx context.Context, lv *Live, d *fanoutv1.Delivery) {
 		return // a newer node's stream; this gateway has asked for none of it
 	}
 	at := positionOf(d.GetPosition())
+	handles := d.GetHandles()
 	var ev *hub.Event
 	var fresh, stale int64
-	for _, handle := range d.GetHandles() {
+	if lv.repeats.isRepeat(d.GetPartition(), d.GetEnvelope().GetHeader(), at) {
+		stale, handles = int64(len(handles)), nil
+	}
+	for _, handle := range handles {
 		s, ok := lv.seats.Get(handle)
 		if !ok || s.link != l {
 			continue // forgotten meanwhile

@@ -45,6 +45,8 @@ type Live struct {
 	m     *metrics.Metrics
 	nodes replica.Set[Client]
 	seats *hub.Registry[*seat]
+	// repeats are shared by the links.
+	repeats repeats
 
 	inbox   inbox
 	backlog backlog
@@ -55,7 +57,7 @@ type Live struct {
 func New(cfg Config, nodes replica.Set[Client], log *slog.Logger, m *metrics.Metrics) *Live {
 	return &Live{
 		cfg: cfg, nodes: nodes, log: log, m: m,
-		seats: hub.NewRegistry[*seat](),
+		seats: hub.NewRegistry[*seat](), repeats: newRepeats(cfg.Partitions),
 		inbox: inbox{wake: make(chan struct{}, 1)},
 		book:  newBook(),
 	}

@@ -80,6 +80,7 @@ func TestPick(t *testing.T) {
 	profile := nostr.Event{Kind: 0}
 	deletion := nostr.Event{Kind: 5}
 	vanish := nostr.Event{Kind: 62}
+	wrap := nostr.Event{Kind: 1059}
 	in := func(kind nostr.Kind, h string) nostr.Event {
 		return nostr.Event{Kind: kind, Tags: nostr.Tags{{"h", h}}}
 	}
@@ -97,6 +98,11 @@ func TestPick(t *testing.T) {
 		{"up to so many topics", Limits{Events: 9, Bytes: 1 << 20, Topics: 3}, []*item{
 			makeItem(0, 1, 1, in(9, "a")), makeItem(1, 1, 1, in(9, "a")), makeItem(2, 2, 2, in(9, "b")), makeItem(3, 3, 3, in(9, "c")), makeItem(4, 4, 4, in(9, "a")),
 		}, []int{0, 1, 2}},
+		{"up to so many erasures", Limits{Events: 9, Bytes: 1 << 20, Erasures: 2, Topics: 9}, []*item{
+			makeItem(0, 1, 1, profile), makeItem(1, 2, 2, note), makeItem(2, 3, 3, profile), makeItem(3, 4, 4, profile), makeItem(4, 5, 5, note),
+		}, []int{0, 1, 2}},
+		{"a gift wrap waits for deletions, which may be its recipient's", wide, []*item{makeItem(0, 1, 1, deletion), makeItem(1, 2, 2, wrap), makeItem(2, 3, 3, note)}, []int{0, 2}},
+		{"and a deletion for gift wraps", wide, []*item{makeItem(0, 1, 1, wrap), makeItem(1, 2, 2, wrap), makeItem(2, 3, 3, deletion)}, []int{0, 1}},
 		{"one of each id", wide, []*item{makeItem(0, 1, 1, same), makeItem(1, 2, 1, same), makeItem(2, 3, 3, note)}, []int{0, 2}},
 		{"one of each address, and what its client sent later waits with it", wide, []*item{
 			makeItem(0, 1, 1, profile), makeItem(1, 1, 1, profile), makeItem(2, 1, 1, note), makeItem(3, 2, 2, profile),

@@ -12,6 +12,9 @@ type Limits struct {
 	// Bytes bounds the envelopes together, so that also a batch that is all in one partition makes one
 	// message that the bus takes. One event always fits.
 	Bytes int
+	// Erasures bounds the stored events that the batch may replace or delete; they are read. One event always
+	// fits. 0 is no limit.
+	Erasures int
 	// Topics bounds the distinct communities and channels, and with them the locks of the transaction:
 	// Postgres has one lock table for all.
 	Topics int
@@ -33,11 +36,14 @@ type address struct {
 type picker struct {
 	limits    Limits
 	bytes     int
+	erasures  int
 	ids       map[policy.EventKey]bool
 	addresses map[address]bool
 	creates   map[policy.ChannelKey]bool
 	authors   map[client]bool // who has an event in the batch
 	deleters  map[client]bool // authors whose deletion is in the batch
+	deletions map[int64]bool  // communities with a deletion in the batch
+	wraps     map[int64]bool  // communities with a gift wrap in the batch
 	topics    map[policy.ChannelKey]bool
 	vanishes  map[int64]bool  // communities whose request to vanish is in the batch
 	blocked   map[client]bool // clients that have an event held back
@@ -46,14 +52,16 @@ type picker struct {
 // pick takes from waiting, in order, what may go into one transaction, and returns the rest in order.
 //
 // Inside a transaction the events are judged against the same State, so none may depend on another: a batch holds
-// one event of an id or an address, a deletion is alone with its author, a request to vanish is alone with its
-// community (it takes gift wraps of others along), and a channel is created once and used later. What conflicts is held back for the next batch, and so is everything that the same
+// one event of an id or an address, a deletion is alone with its author and without gift wraps, which it may be
+// meant for, a request to vanish is alone with its community (it takes gift wraps of others along), and a channel
+// is created once and used later. What conflicts is held back for the next batch, and so is everything that the same
 // client sent after it, as well as after a deletion or a creation: what one client sends takes effect in
 // the order of sending. Other clients are not held up by it.
 func pick(waiting []Item, limits Limits) (batch, rest []Item) {
 	p := &picker{
 		limits: limits, ids: map[policy.EventKey]bool{}, addresses: map[address]bool{},
 		creates: map[policy.ChannelKey]bool{}, authors: map[client]bool{}, deleters: map[client]bool{},
+		deletions: map[int64]bool{}, wraps: map[int64]bool{},
 		topics: map[policy.ChannelKey]bool{}, vanishes: map[int64]bool{}, blocked: map[client]bool{},
 	}
 	for i, it := range waiting {
@@ -87,7 +95,19 @@ func (p *picker) fits(c *policy.Candidate, n int) bool {
 			more++
 		}
 	}
-	return p.bytes+c.Size() <= p.limits.Bytes && len(p.topics)+more <= p.limits.Topics
+	return p.bytes+c.Size() <= p.limits.Bytes && len(p.topics)+more <= p.limits.Topics &&
+		(p.limits.Erasures == 0 || p.erasures+erasures(c) <= p.limits.Erasures)
+}
+
+// erasures is how many stored events the candidate may replace or delete.
+func erasures(c *policy.Candidate) int {
+	if c.Deletion != nil {
+		return len(c.Deletion.IDs) + len(c.Deletion.Addresses)
+	}
+	if _, ok := c.Addressed(); ok {
+		return 1
+	}
+	return 0
 }
 
 // topics are what the candidate locks: its community and its channel.
@@ -116,12 +136,19 @@ func (p *picker) conflicts(c *policy.Candidate) bool {
 	if c.Channel != "" && p.creates[c.ChannelKey()] {
 		return true
 	}
+	if (c.Deletion != nil && p.wraps[c.Community]) || (isWrap(c) && p.deletions[c.Community]) {
+		return true
+	}
 	at, ok := addressOf(c)
 	return ok && p.addresses[at]
 }
 
+func isWrap(c *policy.Candidate) bool { return c.Event.Kind == nostr.KindGiftWrap }
+
 func (p *picker) add(c *policy.Candidate) {
 	p.bytes += c.Size()
+	p.erasures += erasures(c)
+	p.wraps[c.Community] = p.wraps[c.Community] || isWrap(c)
 	p.ids[c.Key()] = true
 	p.authors[author(c)] = true
 	for _, t := range topics(c) {
@@ -132,6 +159,7 @@ func (p *picker) add(c *policy.Candidate) {
 	}
 	if c.Deletion != nil {
 		p.deleters[author(c)] = true
+		p.deletions[c.Community] = true
 	}
 	if c.Vanish != nil {
 		p.vanishes[c.Community] = true

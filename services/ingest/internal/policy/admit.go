@@ -26,7 +26,7 @@ type State struct {
 	Members map[MemberKey]bool
 	// ChannelMembers are the candidates' writers that are members of their private channel.
 	ChannelMembers map[ChannelMemberKey]bool
-	// Deleted are the candidates that a tombstone of their author covers.
+	// Deleted are the candidates that a tombstone of their author covers, or one of their recipients.
 	Deleted map[EventKey]bool
 	// BannedEvents are the candidates that moderators have removed.
 	BannedEvents map[EventKey]bool

@@ -47,8 +47,8 @@ type Vanish struct {
 	Hosts []string
 }
 
-// Deletion is what a deletion request asks for (NIP-09). It binds only events of its own author, so
-// addresses of others are left out.
+// Deletion is what a deletion request asks for (NIP-09). It binds only events of its own author and gift wraps
+// for it, so addresses of others are left out.
 type Deletion struct {
 	// IDs are the targets of e tags, each once.
 	IDs []nostr.ID
@@ -120,6 +120,27 @@ func (c *Candidate) Owners() []nostr.PubKey {
 		}
 	}
 	return owners
+}
+
+// maxRecipients is how many recipients of a gift wrap may ask for its deletion beforehand; NIP-59 knows one.
+const maxRecipients = 16
+
+// Deleters are the keys whose deletion requests bind this event: the author's (NIP-09), and those of a gift
+// wrap's recipients, because its author has thrown the key away (NIP-59).
+func (c *Candidate) Deleters() []nostr.PubKey {
+	keys := []nostr.PubKey{c.Event.PubKey}
+	if c.Event.Kind != nostr.KindGiftWrap {
+		return keys
+	}
+	for t := range c.Event.Tags.All("p") {
+		if len(keys) > maxRecipients {
+			break
+		}
+		if key, err := nostr.ParsePubKey(t.Value()); err == nil && !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }
 
 // Client identifies who sent the event, for keeping the order of what one client sends: the first key

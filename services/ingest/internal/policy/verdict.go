@@ -39,6 +39,8 @@ var (
 	Vanished = Verdict{fault.Blocked, "this key asked to vanish"}
 	// NotHere answers a request to vanish from other relays (NIP-62).
 	NotHere = Verdict{fault.Invalid, "the request to vanish does not name this relay"}
+	// DeletesTooMuch answers a deletion request whose targets are too much for one transaction.
+	DeletesTooMuch = Verdict{fault.Restricted, "deletion covers too many bytes of events, split it"}
 	// NotChannelMember answers a write to a channel that is missing or hidden from the author: the two
 	// must not be told apart.
 	NotChannelMember = Verdict{fault.Restricted, "not a channel member"}

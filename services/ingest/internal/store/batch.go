@@ -32,6 +32,7 @@ type entry struct {
 // transaction is one attempt to store a batch. It lives on one goroutine and one connection.
 type transaction struct {
 	partitions uint32
+	eraseBytes int64
 	entries    []*entry
 	state      policy.State
 	xid        uint64
@@ -51,7 +52,7 @@ type transaction struct {
 func (s *Store) Commit(ctx context.Context, batch []*policy.Candidate) (Result, error) {
 	var result Result
 	err := s.retry(ctx, func(conn *pgx.Conn) error {
-		t := &transaction{partitions: s.partitions, entries: make([]*entry, len(batch))}
+		t := &transaction{partitions: s.partitions, eraseBytes: s.eraseBytes, entries: make([]*entry, len(batch))}
 		for i, c := range batch {
 			t.entries[i] = &entry{Candidate: c}
 		}

@@ -50,15 +50,33 @@ JOIN ingest.addresses a
 JOIN ingest.events e
     ON e.community_id = a.community_id AND e.created_at = a.created_at AND e.id = a.id`
 
-	// By event_ids_pkey and events_time: the targets of deletions that are stored and the author's own. A
-	// deletion cannot be deleted (NIP-09), nor can a request to vanish (NIP-62).
+	// By event_ids_pkey and events_time, and event_tags_value for gift wraps: the targets of deletions that are
+	// stored and the author's own, or gift wraps for the author (NIP-59). A deletion cannot be deleted
+	// (NIP-09), nor can a request to vanish (NIP-62).
+	// Of what is beyond $4 bytes together, only the existence is told.
 	sqlTargets = `
-SELECT q.n, e.community_id, e.raw
+SELECT q.n, e.community_id,
+    CASE WHEN sum(octet_length(e.raw)) OVER (ORDER BY q.n ROWS UNBOUNDED PRECEDING) <= $4 THEN e.raw END
 FROM unnest($1::bigint[], $2::bytea[], $3::bytea[]) WITH ORDINALITY AS q (community_id, id, pubkey, n)
 JOIN ingest.event_ids i ON i.community_id = q.community_id AND i.id = q.id
 JOIN ingest.events e
     ON e.community_id = i.community_id AND e.created_at = i.created_at AND e.id = i.id
-WHERE e.pubkey = q.pubkey AND e.kind NOT IN (5, 62)`
+WHERE e.kind NOT IN (5, 62) AND (e.pubkey = q.pubkey OR (e.kind = 1059 AND EXISTS (
+    SELECT FROM ingest.event_tags p
+    WHERE p.community_id = e.community_id AND p.name = 'p' AND p.value = convert_to(encode(q.pubkey, 'hex'), 'UTF8')
+        AND p.created_at = e.created_at AND p.id = e.id)))`
+
+	// By addresses_pkey and events_time: likewise of the addresses that a deletion of $6 names.
+	sqlTargetVersions = `
+SELECT q.n, e.community_id,
+    CASE WHEN sum(octet_length(e.raw)) OVER (ORDER BY q.n ROWS UNBOUNDED PRECEDING) <= $5 THEN e.raw END
+FROM unnest($1::bigint[], $2::integer[], $3::bytea[], $4::bytea[])
+    WITH ORDINALITY AS q (community_id, kind, pubkey, d, n)
+JOIN ingest.addresses a
+    ON a.community_id = q.community_id AND a.kind = q.kind AND a.pubkey = q.pubkey AND a.d = q.d
+JOIN ingest.events e
+    ON e.community_id = a.community_id AND e.created_at = a.created_at AND e.id = a.id
+WHERE a.created_at <= $6`
 
 	// Conflicts on channels_community_id_h_key. The owner is the channel's first member.
 	sqlCreateChannel = `
@@ -98,12 +116,12 @@ func (t *transaction) claim(ctx context.Context, conn *pgx.Conn) error {
 	queueClaimIDs(b, plain)
 	claims := newAddressClaims(addressed)
 	claims.queue(b)
-	queueTargets(b, deletions)
+	queueTargets(b, deletions, t.eraseBytes)
 	if err := conn.SendBatch(ctx, b).Close(); err != nil {
 		return fmt.Errorf("claim ids: %w", err)
 	}
 	for _, e := range plain {
-		if e.verdict.Accepted() && !e.fresh {
+		if !e.fresh && (e.verdict.Accepted() || e.verdict == policy.DeletesTooMuch) {
 			e.verdict = policy.Duplicate
 		}
 	}
@@ -232,22 +250,21 @@ func (c *addressClaims) judge(t *transaction) error {
 	return nil
 }
 
-// queueTargets reads what the deletions will erase. The exclusive lock on the community keeps it so.
-func queueTargets(b *pgx.Batch, deletions []*entry) {
+// queueTargets reads what the deletions will erase, of each up to limit bytes by id and as many by address;
+// one that covers more is refused. The exclusive lock on the community keeps it so.
+func queueTargets(b *pgx.Batch, deletions []*entry, limit int64) {
 	for _, e := range deletions {
-		keep := collectStored(func(_ int, st stored) { e.erase = append(e.erase, st) })
-		if n := len(e.Deletion.IDs); n > 0 {
+		keep := collectSome(
+			func(_ int, st stored) { e.erase = append(e.erase, st) },
+			func() { e.verdict = policy.DeletesTooMuch },
+		)
+		if len(e.Deletion.IDs) > 0 {
 			communities, ids, pubkeys := deletionColumns(e)
-			b.Queue(sqlTargets, communities, ids, pubkeys).Query(keep)
+			b.Queue(sqlTargets, communities, ids, pubkeys, limit).Query(keep)
 		}
-		if n := len(e.Deletion.Addresses); n > 0 {
+		if len(e.Deletion.Addresses) > 0 {
 			a := deletionAddresses(e)
-			b.Queue(sqlVersions, a.communities, a.kinds, a.pubkeys, a.ds).Query(
-				collectStored(func(_ int, st stored) {
-					if st.event.CreatedAt <= e.Event.CreatedAt {
-						e.erase = append(e.erase, st)
-					}
-				}))
+			b.Queue(sqlTargetVersions, a.communities, a.kinds, a.pubkeys, a.ds, limit, e.Event.CreatedAt).Query(keep)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -112,4 +113,62 @@ func TestDeletionAndOthersInOneBatch(t *testing.T) {
 		require.Len(t, list, 2, "requests are passed on like all events")
 	}
 	f.requireStored(request, bobs)
+}
+
+// A gift wrap's author has thrown the key away, so the recipient may have it deleted (NIP-59), before it
+// comes too.
+func TestDeletionOfAGiftWrapByItsRecipient(t *testing.T) {
+	f := newFixture(t)
+	wrap := func(content string, opts ...nostrtest.Option) *policy.Candidate {
+		return f.candidate("throw-away", append(opts, nostrtest.Kind(1059), nostrtest.Content(content), nostrtest.Tag("p", nostrtest.PubKey("alice").String()))...)
+	}
+	mine, early, kept := wrap("mine"), wrap("early"), wrap("kept")
+	note := f.candidate("bob", nostrtest.Content("names alice"), nostrtest.Tag("p", nostrtest.PubKey("alice").String()))
+	f.accept(mine, kept, note)
+	outsider := f.candidate("bob", deletion(e(mine), e(kept), e(early))...)
+	f.accept(outsider)
+	request := f.candidate("alice", deletion(e(mine), e(early), e(note))...)
+	f.accept(request)
+	f.requireStored(kept, note, outsider, request)
+	for _, gone := range []*policy.Candidate{mine, early} {
+		require.Equal(t, policy.Deleted, f.verdict(gone))
+	}
+	require.Equal(t, policy.Duplicate, f.verdict(kept))
+	require.Equal(t, policy.Duplicate, f.verdict(note))
+
+	second := f.newCommunity("two.example", AccessOpen)
+	f.accept(f.candidateIn(second, "throw-away", nostrtest.Kind(1059), nostrtest.Content("mine"), nostrtest.Tag("p", nostrtest.PubKey("alice").String())))
+}
+
+// What one request covers is read while the community waits: it has to be split.
+func TestDeletionOfTooMuch(t *testing.T) {
+	f := newFixture(t)
+	large := func(name string, opts ...nostrtest.Option) *policy.Candidate {
+		return f.candidate("alice", append(opts, nostrtest.Content(name+strings.Repeat("x", 10_000)))...)
+	}
+	one, two, three := large("one"), large("two"), large("three")
+	article := large("article", nostrtest.Kind(30023), nostrtest.Tag("d", "x"))
+	neighbour := f.candidate("bob")
+	f.accept(one, two, three, article)
+	f.eraseBytes = 25_000
+
+	request := f.candidate("alice", deletion(e(one), e(two), e(three))...)
+	require.Equal(t, policy.DeletesTooMuch, f.verdict(request))
+	verdicts, _ := f.commit(request, neighbour)
+	require.Equal(t, []policy.Verdict{policy.DeletesTooMuch, {}}, verdicts)
+	f.requireStored(one, two, three, article, neighbour)
+
+	// Nothing remains of it: it may come again when there is less to do.
+	part := f.candidate("alice", deletion(e(one), e(two))...)
+	f.accept(part)
+	f.accept(request)
+	f.requireStored(article, neighbour, part, request)
+
+	f.eraseBytes = 5_000
+	byAddress := f.candidate("alice", deletion(a("alice", "30023", "x"))...)
+	require.Equal(t, policy.DeletesTooMuch, f.verdict(byAddress))
+	f.requireStored(article, neighbour, part, request)
+	before := f.candidate("alice", deletion(a("alice", "30023", "x"), nostrtest.CreatedAt(nostrtest.Epoch-1))...)
+	f.accept(before)
+	f.requireStored(article, neighbour, part, request, before)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/apiary-relay/apiary/pkg/nostr"
 	"github.com/apiary-relay/apiary/pkg/nostr/wire"
@@ -41,24 +42,47 @@ USING unnest($1::bigint[], $2::integer[], $3::bytea[], $4::bytea[], $5::bytea[])
 WHERE a.community_id = q.community_id AND a.kind = q.kind AND a.pubkey = q.pubkey AND a.d = q.d AND a.id = q.id`
 )
 
-// stored is an event as it was found in the database.
+// stored is what has to be known of an event in the database to remove it. It holds nothing of the event's
+// JSON: one transaction may remove many large events.
 type stored struct {
 	community int64
-	event     *nostr.Event
+	createdAt int64
+	id        nostr.ID
+	address   *address // nil unless it is kept under one
+	tags      []tagRow
+}
+
+func newStored(community int64, ev *nostr.Event) stored {
+	st := stored{community: community, createdAt: ev.CreatedAt, id: ev.ID, tags: tagRows(ev)}
+	if _, ok := policy.CoordinateOf(ev); ok {
+		at := addressOf(community, ev)
+		st.address = &at
+	}
+	return st
 }
 
 // collectStored reads rows of (ordinal, community, raw).
 func collectStored(found func(i int, st stored)) func(pgx.Rows) error {
+	return collectSome(found, func() {})
+}
+
+// collectSome is collectStored; passedOver is called for events that the statement has found and not read,
+// whose raw is NULL.
+func collectSome(found func(i int, st stored), passedOver func()) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
 		var n, community int64
-		var raw []byte
+		var raw pgtype.DriverBytes // valid until the next row
 		_, err := pgx.ForEachRow(rows, []any{&n, &community, &raw}, func() error {
+			if raw == nil {
+				passedOver()
+				return nil
+			}
 			// Without limits: what was accepted once, under whatever limits, must stay removable.
 			ev, err := wire.DecodeEvent(raw, wire.Limits{})
 			if err != nil {
 				return fmt.Errorf("decode stored event: %w", err)
 			}
-			found(int(n-1), stored{community, ev})
+			found(int(n-1), newStored(community, ev))
 			return nil
 		})
 		return err
@@ -75,11 +99,13 @@ func queueErase(b *pgx.Batch, list []stored, withAddresses bool) {
 	a := newAddressColumns(0)
 	var addressed [][]byte
 	for i, st := range list {
-		communities[i], created[i], ids[i] = st.community, st.event.CreatedAt, st.event.ID[:]
-		tags.add(st.community, st.event)
-		if _, ok := policy.CoordinateOf(st.event); ok {
-			a.add(addressOf(st.community, st.event))
-			addressed = append(addressed, st.event.ID[:])
+		communities[i], created[i], ids[i] = st.community, st.createdAt, bytesOf(st.id)
+		for _, r := range st.tags {
+			tags.add(st.community, r, st.createdAt, ids[i], 0) // the kind is not asked for
+		}
+		if st.address != nil {
+			a.add(*st.address)
+			addressed = append(addressed, ids[i])
 		}
 	}
 	if withAddresses && len(addressed) > 0 {
@@ -109,28 +135,51 @@ func newTagColumns(n int) *tagColumns {
 	}
 }
 
-// add adds a row for each distinct (letter, first value). A tag without a value has none to be found by.
-func (c *tagColumns) add(community int64, ev *nostr.Event) {
-	type row struct{ name, key string }
-	var seen map[row]struct{}
+func (c *tagColumns) add(community int64, r tagRow, createdAt int64, id []byte, kind nostr.Kind) {
+	c.communities = append(c.communities, community)
+	c.names = append(c.names, string([]byte{r.letter}))
+	c.values = append(c.values, r.key)
+	c.created = append(c.created, createdAt)
+	c.ids = append(c.ids, id)
+	c.kinds = append(c.kinds, int32(kind))
+}
+
+// addEvent adds all rows of an event.
+func (c *tagColumns) addEvent(community int64, ev *nostr.Event) {
+	for _, r := range tagRows(ev) {
+		c.add(community, r, ev.CreatedAt, ev.ID[:], ev.Kind)
+	}
+}
+
+// tagRow is what a tag is found by: its letter, and the TagKey of its first value.
+type tagRow struct {
+	letter byte
+	key    []byte
+}
+
+// tagRows returns a row for each distinct (letter, first value). A tag without a value has none to be found
+// by. The rows share no memory with the event.
+func tagRows(ev *nostr.Event) []tagRow {
+	type seenRow struct {
+		letter byte
+		key    string
+	}
+	var seen map[seenRow]struct{}
+	var rows []tagRow
 	for _, t := range ev.Tags {
 		if len(t) < 2 || !nostr.IsIndexed(t[0]) {
 			continue
 		}
-		key := tagKey(t[1])
+		r := tagRow{t[0][0], tagKey(t[1])}
 		if seen == nil {
-			seen = make(map[row]struct{}, len(ev.Tags))
+			seen = make(map[seenRow]struct{}, len(ev.Tags))
 		}
-		r := row{t[0], string(key)}
-		if _, ok := seen[r]; ok {
+		s := seenRow{r.letter, string(r.key)}
+		if _, ok := seen[s]; ok {
 			continue
 		}
-		seen[r] = struct{}{}
-		c.communities = append(c.communities, community)
-		c.names = append(c.names, t[0])
-		c.values = append(c.values, key)
-		c.created = append(c.created, ev.CreatedAt)
-		c.ids = append(c.ids, ev.ID[:])
-		c.kinds = append(c.kinds, int32(ev.Kind))
+		seen[s] = struct{}{}
+		rows = append(rows, r)
 	}
+	return rows
 }

@@ -110,7 +110,7 @@ func (f *fixture) requireStored(want ...*policy.Candidate) {
 	tags, addresses := newTagColumns(0), 0
 	for _, c := range want {
 		ids = append(ids, c.Event.ID.String())
-		tags.add(c.Community, c.Event)
+		tags.addEvent(c.Community, c.Event)
 		if _, ok := c.Addressed(); ok {
 			addresses++
 		}

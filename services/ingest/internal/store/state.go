@@ -254,13 +254,17 @@ func memberColumns(members []policy.MemberKey) (communities []int64, pubkeys [][
 }
 
 func (q *question) queueEvents(b *pgx.Batch, st *policy.State) {
-	if n := len(q.deletable); n > 0 {
-		communities, ids, pubkeys := make([]int64, n), make([][]byte, n), make([][]byte, n)
-		for i, c := range q.deletable {
-			communities[i], ids[i], pubkeys[i] = c.Community, c.Event.ID[:], c.Event.PubKey[:]
+	if len(q.deletable) > 0 {
+		var keys []policy.EventKey
+		var communities []int64
+		var ids, pubkeys [][]byte
+		for _, c := range q.deletable {
+			for _, deleter := range c.Deleters() {
+				keys, communities = append(keys, c.Key()), append(communities, c.Community)
+				ids, pubkeys = append(ids, c.Event.ID[:]), append(pubkeys, bytesOf(deleter))
+			}
 		}
-		b.Queue(sqlTombstones, communities, ids, pubkeys).
-			Query(ordinals(func(n int) { st.Deleted[q.deletable[n].Key()] = true }))
+		b.Queue(sqlTombstones, communities, ids, pubkeys).Query(ordinals(func(n int) { st.Deleted[keys[n]] = true }))
 	}
 	if n := len(q.addressed); n > 0 {
 		a := newAddressColumns(n)

@@ -29,12 +29,17 @@ const (
 type Store struct {
 	pool       *pgxpool.Pool
 	partitions uint32
+	eraseBytes int64 // what one deletion may cover
 }
+
+// maxEraseBytes is how many bytes of events one deletion request may cover by id, and as many by address. They
+// are read to find out what belongs to them, while the community waits.
+const maxEraseBytes = 64 << 20
 
 // New returns a store on the pool, whose role must be apiary_ingest (or own the schema). partitions is the
 // cluster's number of partitions.
 func New(pool *pgxpool.Pool, partitions uint32) *Store {
-	return &Store{pool: pool, partitions: partitions}
+	return &Store{pool: pool, partitions: partitions, eraseBytes: maxEraseBytes}
 }
 
 // errMoved says that a row went away between two statements that relied on it.

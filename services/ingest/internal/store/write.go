@@ -11,6 +11,7 @@ import (
 
 	busv1 "github.com/apiary-relay/apiary/proto/gen/apiary/bus/v1"
 	commonv1 "github.com/apiary-relay/apiary/proto/gen/apiary/common/v1"
+	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
 )
 
 // Statements that store what has been decided.
@@ -59,6 +60,7 @@ func (t *transaction) write(ctx context.Context, conn *pgx.Conn) error {
 		return err
 	}
 	b := &pgx.Batch{}
+	queueUnclaim(b, t.entries)
 	t.queueWinners(b, accepted)
 	for _, e := range accepted {
 		if e.Deletion != nil {
@@ -112,6 +114,20 @@ func (t *transaction) queueWinners(b *pgx.Batch, accepted []*entry) {
 	}
 }
 
+// queueUnclaim gives back the ids of deletions that turned out to be too large after they were claimed.
+func queueUnclaim(b *pgx.Batch, entries []*entry) {
+	var communities []int64
+	var ids [][]byte
+	for _, e := range entries {
+		if e.fresh && e.verdict == policy.DeletesTooMuch {
+			communities, ids = append(communities, e.Community), append(ids, e.Event.ID[:])
+		}
+	}
+	if len(ids) > 0 {
+		b.Queue(sqlEraseIDs, communities, ids)
+	}
+}
+
 func queueTombstones(b *pgx.Batch, e *entry) {
 	if len(e.Deletion.IDs) > 0 {
 		communities, ids, pubkeys := deletionColumns(e)
@@ -131,7 +147,7 @@ func queueEvents(b *pgx.Batch, entries []*entry) {
 	for i, e := range entries {
 		communities[i], created[i], channels[i], expires[i] = e.Community, e.Event.CreatedAt, e.channel.ID, e.ExpiresAt
 		ids[i], pubkeys[i], raws[i], kinds[i] = e.Event.ID[:], e.Event.PubKey[:], e.Raw, int32(e.Event.Kind)
-		tags.add(e.Community, e.Event)
+		tags.addEvent(e.Community, e.Event)
 	}
 	b.Queue(sqlInsertEvents, communities, ids, pubkeys, kinds, created, channels, expires, raws)
 	if len(tags.names) > 0 {

@@ -16,6 +16,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -94,7 +95,10 @@ func (b *Balancer) Addr() net.Addr {
 // Run accepts until ctx ends, then closes every connection and returns nil.
 func (b *Balancer) Run(ctx context.Context, ready func()) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", b.cfg.Listen)
-	if err != nil {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("another program listens on %s: stop it, or choose another port", b.cfg.Listen)
+	case err != nil:
 		return fmt.Errorf("listen for clients: %w", err)
 	}
 	b.mu.Lock()

@@ -130,3 +130,10 @@ func TestNoBackendClosesTheClient(t *testing.T) {
 	_, err = conn.Read(make([]byte, 1))
 	require.Error(t, err)
 }
+
+func TestATakenPortIsSaid(t *testing.T) {
+	taken := backend(t, "other").Addr().String()
+	b, err := balance.New(balance.Config{Listen: taken, Backends: []string{taken}, Log: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	require.EqualError(t, b.Run(t.Context(), func() {}), "another program listens on "+taken+": stop it, or choose another port")
+}
