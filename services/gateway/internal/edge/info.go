@@ -78,7 +78,7 @@ func (i *Info) render(c *Community) ([]byte, error) {
 			MaxEventTags:        i.Wire.Tags,
 			MaxContentLength:    i.Wire.Content,
 			AuthRequired:        true,
-			RestrictedWrites:    true,
+			RestrictedWrites:    c.Closed, // in an open one whoever authenticates may write
 			CreatedAtLowerLimit: window,
 			CreatedAtUpperLimit: window,
 		},
