@@ -37,7 +37,7 @@ type Config struct {
 
 	PingInterval time.Duration `help:"Time between pings; 0 sends none." default:"30s"`
 	MissedPongs  int           `help:"Unanswered pings after which a client counts as gone." default:"3"`
-	WriteTimeout time.Duration `help:"How long a client may take no byte of what is written to it." default:"20s"`
+	WriteTimeout time.Duration `help:"How long a client may take no byte of what is written to it; twelve times as long for up to 1 MiB." default:"20s"`
 	QueueFrames  int           `help:"Event frames that may wait for one client." default:"1000"`
 	QueueBytes   int           `help:"Bytes of event frames that may wait for one client." default:"8388608"`
 	SlowStrikes  int           `help:"Seconds in a row for which a client's queue may stay full." default:"15"`
