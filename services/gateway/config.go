@@ -42,9 +42,10 @@ type Config struct {
 
 	PingInterval time.Duration `help:"Time between pings; 0 sends none." default:"30s"`
 	MissedPongs  int           `help:"Unanswered pings after which a client counts as gone." default:"3"`
-	WriteTimeout time.Duration `help:"How long a client may take no byte of what is written to it." default:"20s"`
+	WriteTimeout time.Duration `help:"How long a client may take no byte of what is written to it; twelve times as long for up to 1 MiB." default:"20s"`
 	QueueFrames  int           `help:"Event frames that may wait for one client." default:"1000"`
 	QueueBytes   int           `help:"Bytes of event frames that may wait for one client." default:"8388608"`
+	QueuedBytes  int64         `help:"Bytes of event frames that may wait for all clients together; beyond, each may have a 32nd of queue-bytes. 0 is no limit." default:"1073741824"`
 	SlowStrikes  int           `help:"Seconds in a row for which a client's queue may stay full." default:"15"`
 	HeldEvents   int           `help:"Live events held for one subscription while its history is sent." default:"1000"`
 	HeldBytes    int           `help:"Bytes of live events held for one subscription while its history is sent." default:"8388608"`
@@ -76,7 +77,7 @@ func DefaultConfig() Config {
 		Limit: 500, CreatedAtWindow: 15 * time.Minute,
 		AuthTimeout: 5 * time.Second, AuthWindow: time.Minute, Revalidate: 30 * time.Second,
 		PingInterval: 30 * time.Second, MissedPongs: 3, WriteTimeout: 20 * time.Second,
-		QueueFrames: 1000, QueueBytes: 8 << 20, SlowStrikes: 15, HeldEvents: 1000, HeldBytes: 8 << 20,
+		QueueFrames: 1000, QueueBytes: 8 << 20, QueuedBytes: 1 << 30, SlowStrikes: 15, HeldEvents: 1000, HeldBytes: 8 << 20,
 		MaxEvents: 128, InFlightBytes: 128 << 20, SubmitTimeout: 15 * time.Second, SubmitWait: 3 * time.Second,
 		Workers: 8, MaxQueries: 32, HistoryBytes: 128 << 20, AttachTimeout: 5 * time.Second, CallTimeout: 10 * time.Second,
 		QueryTimeout: 2 * time.Minute, LiveWait: 30 * time.Second,
@@ -137,6 +138,7 @@ func (c *Config) Validate() error {
 		{"max-content", int64(c.MaxContent)},
 		{"max-subs", int64(c.MaxSubs)},
 		{"max-sub-values", c.MaxSubValues},
+		{"queued-bytes", c.QueuedBytes},
 		{"created-at-window", int64(c.CreatedAtWindow)},
 		{"auth-timeout", int64(c.AuthTimeout)},
 		{"revalidate", int64(c.Revalidate)},
@@ -198,7 +200,7 @@ func (c *Config) wire() wire.Limits {
 func (c *Config) conn() conn.Config {
 	return conn.Config{
 		FrameLimit:  c.MaxFrame,
-		QueueFrames: c.QueueFrames, QueueBytes: c.QueueBytes,
+		QueueFrames: c.QueueFrames, QueueBytes: c.QueueBytes, Pressure: conn.NewPressure(c.QueuedBytes),
 		ControlFrames: controlFrames, ControlBytes: controlBytes,
 		FlushFrames: flushFrames, FlushBytes: flushBytes,
 		PingInterval: c.PingInterval, MissedPongs: c.MissedPongs,

@@ -91,6 +91,15 @@ func TestRelayInformation(t *testing.T) {
 	require.JSONEq(t, string(want), body)
 }
 
+func TestRelayInformationSaysWhereWritesAreRestricted(t *testing.T) {
+	w := newWorld(t)
+	for host, restricted := range map[string]string{openHost: "false", closedHost: "true"} {
+		_, _, body := w.request(http.MethodGet, host, "/", http.Header{"Accept": {"application/nostr+json"}})
+		require.Contains(t, body, `"auth_required":true`)
+		require.Contains(t, body, `"restricted_writes":`+restricted)
+	}
+}
+
 func TestRelayInformationFollowsTheConfiguration(t *testing.T) {
 	w := newWorld(t, with(func(c *gateway.Config) {
 		c.MaxFrame, c.MaxSubs, c.Limit, c.CreatedAtWindow = 1000, 3, 7, 0

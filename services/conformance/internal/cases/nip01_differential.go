@@ -250,7 +250,7 @@ func liveIsStored(t *suite.T) {
 				want = append(want, e)
 			}
 		}
-		live := subs[i].Live(len(want))
+		live := once(subs[i].Live(len(want)))
 		t.SameSet(fmt.Sprintf("live for %v (%s)", list, w), want, live)
 		stored := slices.DeleteFunc(once(reader.Query(asAny(list)...)), func(e *nostr.Event) bool {
 			return slices.ContainsFunc(before, func(b *nostr.Event) bool { return b.ID == e.ID })

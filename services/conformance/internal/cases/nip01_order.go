@@ -77,18 +77,6 @@ var ordering = []suite.Case{
 		alice.Accept(after)
 		sub.Expect(after)
 	}},
-	{ID: "order/limit-zero-strictly", Title: "what was acknowledged before a subscription with limit 0 never comes on it", Run: func(t *suite.T) {
-		for range 10 {
-			alice := t.User()
-			before, after := alice.Note("before"), alice.Note("after")
-			alice.Accept(before)
-			f := by(alice)
-			f.Limit = new(0)
-			sub := alice.Open(f)
-			alice.Accept(after)
-			sub.Expect(after)
-		}
-	}},
 	{ID: "order/since-inclusive", Title: "since includes its second", Required: true, Run: func(t *suite.T) {
 		alice := t.User()
 		list := notes(alice, t.Past(3))

@@ -63,7 +63,7 @@ var nip09 = []suite.Case{
 		alice.Accept(list...)
 		// With only a tags, some relays made an empty list of ids of it, which matched everything.
 		alice.Accept(deletion(alice, at[7], refAddress(list[6])))
-		t.Same("all but the addressable event", newestFirst(list[:6]...), without(alice, alice))
+		t.SameSet("all but the addressable event", list[:6], without(alice, alice))
 	}},
 	{ID: "only-older", Title: "an a tag deletes only what is not newer than the deletion", Required: true, Run: func(t *suite.T) {
 		alice := t.User()
@@ -102,7 +102,7 @@ var nip09 = []suite.Case{
 		alice.Accept(mine)
 		mallory.Accept(his)
 		mallory.Offer(deletion(mallory, at[1], refAddress(mine)))
-		t.Same("both authors' events", newestFirst(mine, his), alice.Query(filter{Authors: []string{alice.Hex, mallory.Hex}, Kinds: []nostr.Kind{kindAddressable}}))
+		t.SameSet("both authors' events", []*nostr.Event{mine, his}, alice.Query(filter{Authors: []string{alice.Hex, mallory.Hex}, Kinds: []nostr.Kind{kindAddressable}}))
 	}},
 	{ID: "is-served", Title: "the deletion itself is stored and served", Required: true, Run: func(t *suite.T) {
 		alice, bob := t.User(), t.User()

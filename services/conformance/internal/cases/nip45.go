@@ -24,7 +24,8 @@ var nip45 = []suite.Case{
 		alice := t.User()
 		counted(t, 0, alice.Count(by(alice)))
 		alice.Accept(notes(alice, t.Past(7))...)
-		alice.Accept(alice.Event(t.Now(), nostr.KindReaction, "+"), alice.Event(t.Now(), kindEphemeral, "not stored"))
+		alice.Accept(alice.Event(t.Now(), nostr.KindReaction, "+"))
+		alice.Offer(alice.Event(t.Now(), kindEphemeral, "not stored"))
 		counted(t, 8, alice.Count(by(alice)))
 		counted(t, 7, alice.Count(filter{Authors: []string{alice.Hex}, Kinds: kindText1}))
 	}},

@@ -11,11 +11,13 @@ import (
 
 // Store holds every event that a relay accepted, in any order, and knows what remains of them.
 type Store struct {
-	events []*nostr.Event
+	events    []*nostr.Event
+	remaining []*nostr.Event // computed since the last Add, or nil
 }
 
 // Add adds events, each once.
 func (s *Store) Add(events ...*nostr.Event) {
+	s.remaining = nil
 	for _, e := range events {
 		if !slices.ContainsFunc(s.events, func(known *nostr.Event) bool { return known.ID == e.ID }) {
 			s.events = append(s.events, e)
@@ -29,15 +31,19 @@ func Order(a, b *nostr.Event) int {
 }
 
 // Remaining returns what a relay still has to serve, in order: not ephemeral, not replaced by a newer
-// version, not deleted by its author.
+// version, not deleted by its author. The caller must not change the list.
 func (s *Store) Remaining() []*nostr.Event {
-	var remaining []*nostr.Event
+	if s.remaining != nil {
+		return s.remaining
+	}
+	remaining := []*nostr.Event{}
 	for _, e := range s.events {
 		if !e.Kind.IsEphemeral() && !s.replaced(e) && !s.deleted(e) {
 			remaining = append(remaining, e)
 		}
 	}
 	slices.SortFunc(remaining, Order)
+	s.remaining = remaining
 	return remaining
 }
 

@@ -20,6 +20,8 @@ type T struct {
 	opts   *Options
 	result Result
 	conns  []*client.Conn
+	// unreachable is set when the relay takes no connection, which no case makes optional.
+	unreachable bool
 }
 
 // Context is the context of the case.
@@ -127,11 +129,17 @@ func (t *T) Key() *nostr.SecretKey {
 	return key
 }
 
-// Dial opens a connection and says nothing on it.
+// Dial opens a connection and says nothing on it. It tries for a while: what another case did may have made
+// the relay start again.
 func (t *T) Dial() *client.Conn {
 	ctx, cancel := t.Step()
 	defer cancel()
 	c, err := client.Dial(ctx, t.relay.http, t.relay.next())
+	for err != nil && ctx.Err() == nil {
+		t.Pause(50 * time.Millisecond)
+		c, err = client.Dial(ctx, t.relay.http, t.relay.next())
+	}
+	t.unreachable = err != nil
 	t.Check(err == nil, "a WebSocket connection", "%v", err)
 	t.conns = append(t.conns, c)
 	return c
@@ -144,12 +152,12 @@ func (t *T) close() {
 	}
 }
 
-// checkFrames fails the case if the relay sent a frame that no client can read, or one for a subscription
-// that nobody asked for.
+// checkFrames fails the case if the relay sent a frame that no client can read. Events were looked at where
+// they were asked for.
 func (t *T) checkFrames() {
 	for _, c := range t.conns {
 		for _, f := range c.Since(0) {
-			t.Check(f.Malformed == nil, "frames as NIP-01 has them", "%s: %v", &f, f.Malformed)
+			t.Check(f.Malformed == nil || f.Label == client.LabelEvent, "frames as NIP-01 has them", "%s: %v", &f, f.Malformed)
 		}
 	}
 }

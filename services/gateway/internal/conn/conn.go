@@ -21,6 +21,8 @@ type Config struct {
 	FrameLimit int
 	// QueueFrames and QueueBytes bound the event frames that wait.
 	QueueFrames, QueueBytes int
+	// Pressure is shared by all connections whose event frames are bounded together; nil if none are.
+	Pressure *Pressure
 	// ControlFrames and ControlBytes bound the control frames that wait.
 	ControlFrames, ControlBytes int
 	// FlushFrames and FlushBytes bound one vectored write.
@@ -81,7 +83,7 @@ func Accept(
 	c := &Conn{cfg: cfg, net: nc, m: m}
 	c.ctx, c.end = context.WithCancel(ctx)
 	c.queue.ctl = budget{maxFrames: cfg.ControlFrames, maxBytes: cfg.ControlBytes}
-	c.queue.data = budget{maxFrames: cfg.QueueFrames, maxBytes: cfg.QueueBytes}
+	c.queue.data = budget{maxFrames: cfg.QueueFrames, maxBytes: cfg.QueueBytes, pressure: cfg.Pressure}
 	ws, err := accept(c.onPing, c.onPong)
 	if err != nil {
 		c.end()

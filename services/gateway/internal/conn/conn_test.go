@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -284,6 +285,49 @@ func TestHistoryWaitsForHalfOfTheQueue(t *testing.T) {
 			}
 		}
 		require.Equal(t, 40, <-sent)
+	})
+}
+
+// What many slow clients leave unread does not add up without end: beyond the limit of them all each may
+// have a small part of its own, and those who read are not concerned.
+func TestSlowClientsTogetherAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := config()
+		cfg.QueueFrames, cfg.QueueBytes, cfg.SlowStrikes = 1000, 32_000, 1000
+		cfg.Pressure = conn.NewPressure(100_000)
+		frame := text(strings.Repeat("x", 496)) // and 4 bytes of header
+		var slow []*peer
+		taken := make([]int, 10)
+		for i := range taken {
+			slow = append(slow, serve(t, cfg, &handler{}))
+			for slow[i].conn.Event(frame) {
+				taken[i]++
+			}
+		}
+		// The first three have all they may, together 93,000 bytes beyond their parts; the fourth exceeds it.
+		require.Equal(t, []int{64, 64, 64, 17, 2, 2, 2, 2, 2, 2}, taken)
+		require.Equal(t, int64(100_500), cfg.Pressure.Bytes())
+		require.False(t, slow[4].conn.HasHistoryRoom())
+
+		reader := serve(t, cfg, &handler{})
+		for range 100 {
+			require.True(t, reader.conn.Event(frame))
+			_, payload := reader.read()
+			require.Len(t, payload, 496)
+			synctest.Wait()
+		}
+		for _, p := range slow[:3] {
+			p.conn.Kill()
+			<-p.served
+		}
+		require.Less(t, cfg.Pressure.Bytes(), int64(10_000))
+		require.True(t, slow[4].conn.Event(frame), "there is room again")
+		for _, p := range slow[3:] {
+			p.conn.Abort(websocket.StatusGoingAway, "", metrics.OutcomePeer)
+			p.net.Close()
+			<-p.served
+		}
+		require.Zero(t, cfg.Pressure.Bytes())
 	})
 }
 

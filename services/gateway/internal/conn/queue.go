@@ -3,6 +3,7 @@ package conn
 import (
 	"net"
 	"sync"
+	"sync/atomic"
 
 	"github.com/apiary-relay/apiary/services/gateway/internal/cork"
 )
@@ -31,24 +32,68 @@ type item struct {
 	class class
 }
 
+// Pressure is what waits for all clients of a process, besides a small part that each may have anyway. Beyond
+// its limit that part is all that a client may have, so that many slow clients do not add up. Clients that
+// keep up never touch it. Safe for concurrent use.
+type Pressure struct {
+	limit int64
+	bytes atomic.Int64
+}
+
+// pressedShare is which part of its bytes a connection may use even under pressure.
+const pressedShare = 32
+
+// NewPressure returns a Pressure with a limit in bytes; 0 is no limit.
+func NewPressure(limit int64) *Pressure { return &Pressure{limit: limit} }
+
+// Bytes returns how much waits.
+func (p *Pressure) Bytes() int64 { return p.bytes.Load() }
+
+func (p *Pressure) isHigh() bool { return p.limit > 0 && p.bytes.Load() > p.limit }
+
 // budget bounds one sort of frame.
 type budget struct {
 	frames, bytes       int // in use
 	maxFrames, maxBytes int
+	pressure            *Pressure // shared with the other connections; nil if nothing is
+}
+
+// least is how many bytes may be in use under pressure; only what is beyond counts for it.
+func (b *budget) least() int { return b.maxBytes / pressedShare }
+
+// most is how many bytes may be in use now.
+func (b *budget) most() int {
+	if b.pressure != nil && b.pressure.isHigh() {
+		return b.least()
+	}
+	return b.maxBytes
 }
 
 // fits reports whether a frame of n bytes may be added. One frame always fits an empty queue,
 // whatever its size.
 func (b *budget) fits(n int) bool {
-	return b.frames < b.maxFrames && (b.frames == 0 || b.bytes+n <= b.maxBytes)
+	return b.frames < b.maxFrames && (b.frames == 0 || b.bytes+n <= b.most())
 }
 
 // half reports whether at most half of the budget is in use: the low-water mark of everybody who
-// waits for room, so that waiters do not wake for one slot at a time.
-func (b *budget) half() bool { return b.frames <= b.maxFrames/2 && b.bytes <= b.maxBytes/2 }
+// waits for room, so that waiters do not wake for one slot at a time. Whoever waits because of the
+// pressure is woken by what is written of its own, which is never nothing.
+func (b *budget) half() bool { return b.frames <= b.maxFrames/2 && b.bytes <= b.most()/2 }
 
-func (b *budget) add(n int)  { b.frames++; b.bytes += n }
-func (b *budget) done(n int) { b.frames--; b.bytes -= n }
+func (b *budget) add(n int)  { b.count(1, n) }
+func (b *budget) done(n int) { b.count(-1, -n) }
+
+// clear notes that everything was dropped.
+func (b *budget) clear() { b.count(-b.frames, -b.bytes) }
+
+func (b *budget) count(frames, bytes int) {
+	before := max(b.bytes, b.least())
+	b.frames += frames
+	b.bytes += bytes
+	if after := max(b.bytes, b.least()); after != before && b.pressure != nil {
+		b.pressure.bytes.Add(int64(after - before))
+	}
+}
 
 // queue is the FIFO of a connection. It does no I/O.
 type queue struct {
@@ -220,7 +265,8 @@ func (q *queue) shut(c *closing) (start bool) {
 	}
 	if c.discard {
 		q.release()
-		q.ctl.frames, q.ctl.bytes, q.data.frames, q.data.bytes = 0, 0, 0, 0
+		q.ctl.clear()
+		q.data.clear()
 	}
 	q.starved = false
 	if q.wake != nil {

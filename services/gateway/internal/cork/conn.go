@@ -118,10 +118,14 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// patience is how many write timeouts a peer may take for one batch while it keeps taking bytes. Without a
+// bound, one byte now and then would keep a full queue in memory for ever.
+const patience = 12
+
 // WriteFrames writes the frames in order with one vectored write if the system takes them at once.
 // scratch is reused for the list of parts and may be nil. It blocks as long as the peer keeps taking
-// bytes, and fails when it takes none for the write timeout; after a failure part of a frame may be
-// on the wire, so the stream has ended and the caller should close the connection.
+// bytes, and fails when it takes none for the write timeout, or not all in twelve of them; after a failure
+// part of a frame may be on the wire, so the stream has ended and the caller should close the connection.
 func (c *Conn) WriteFrames(frames []Frame, scratch *net.Buffers) error {
 	if scratch == nil {
 		scratch = new(net.Buffers)
@@ -144,8 +148,13 @@ func (c *Conn) WriteFrames(frames []Frame, scratch *net.Buffers) error {
 	if c.ended {
 		return ErrClosing
 	}
+	end := time.Now().Add(patience * c.timeout)
 	for {
-		if err := c.SetWriteDeadline(time.Now().Add(c.timeout)); err != nil {
+		deadline := time.Now().Add(c.timeout)
+		if deadline.After(end) {
+			deadline = end
+		}
+		if err := c.SetWriteDeadline(deadline); err != nil {
 			c.ended = true
 			return fmt.Errorf("set write deadline: %w", err)
 		}
@@ -153,9 +162,9 @@ func (c *Conn) WriteFrames(frames []Frame, scratch *net.Buffers) error {
 		if err == nil {
 			return nil
 		}
-		// The deadline bounds silence, not the whole batch: a slow peer that still reads is judged
-		// by its queue, not here. WriteTo has taken what was written off the list.
-		if n > 0 && errors.Is(err, os.ErrDeadlineExceeded) {
+		// The timeout bounds silence: a slow peer that still reads is judged by its queue first.
+		// WriteTo has taken what was written off the list.
+		if n > 0 && errors.Is(err, os.ErrDeadlineExceeded) && deadline.Before(end) {
 			continue
 		}
 		c.ended = true

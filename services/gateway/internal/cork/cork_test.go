@@ -232,6 +232,33 @@ func TestASlowPeerIsNotGivenUp(t *testing.T) {
 	})
 }
 
+func TestAPeerThatTricklesIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := net.Pipe()
+		defer b.Close()
+		c := cork.New(a, 10*time.Second)
+		c.BeginFrames()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			tick := time.NewTicker(9 * time.Second)
+			defer tick.Stop()
+			for buf := make([]byte, 1); ; <-tick.C {
+				if _, err := b.Read(buf); err != nil {
+					return
+				}
+			}
+		}()
+		began := time.Now()
+		err := c.WriteFrames([]cork.Frame{cork.Text(nil, bytes.Repeat([]byte{'x'}, 100))}, nil)
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		require.Equal(t, 2*time.Minute, time.Since(began))
+		require.True(t, c.Ended())
+		a.Close()
+		<-done
+	})
+}
+
 func TestTheListenerLimitsConnections(t *testing.T) {
 	inner, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
