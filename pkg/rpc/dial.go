@@ -39,7 +39,7 @@ func dial(target string, deps Deps, dialer func(context.Context, string) (net.Co
 		return nil, err
 	}
 	opts := []grpc.DialOption{
-		// The cluster's network is trusted or encrypted below (NetworkPolicy, mesh); see the runbook.
+		// The cluster's network is trusted or encrypted below (NetworkPolicy, mesh).
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(dialer),
 		grpc.WithNoProxy(),

@@ -112,7 +112,7 @@ func (c *cluster) database(ctx context.Context) (url string, stop func() error, 
 	if c.opts.databaseURL != "" {
 		return c.opts.databaseURL, func() error { return nil }, nil, nil
 	}
-	server, err := private.Start(ctx, private.Config{DataDir: c.dir.Path("postgres"), MaxConns: postgresConns, Log: c.log})
+	server, err := private.Start(ctx, private.Config{DataDir: c.dir.Path("postgres"), MaxConns: postgresConns, Restart: true, Log: c.log})
 	if err != nil {
 		return "", nil, nil, err
 	}

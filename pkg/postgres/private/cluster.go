@@ -41,7 +41,11 @@ type Config struct {
 	MaxConns int
 	// Throwaway trades durability for speed: a crash of the machine loses the data.
 	Throwaway bool
-	// StartTimeout bounds the start, recovery after a crash included; 2 minutes if 0.
+	// Restart starts Postgres again when it dies by itself, under the same URL. It is given up, and Done
+	// closed, when a start fails, or when Postgres dies again and again within moments of a start. One that
+	// somebody shut down cleanly stays down.
+	Restart bool
+	// StartTimeout bounds each start, recovery after a crash included; 2 minutes if 0.
 	StartTimeout time.Duration
 	// Log receives what Postgres says: Warn for FATAL and WARNING, Error for PANIC, Debug for the rest.
 	Log *slog.Logger
@@ -50,9 +54,9 @@ type Config struct {
 // Cluster is a running Postgres.
 type Cluster struct {
 	url       string
-	server    *process
 	dir       *datadir.Dir
 	removeRun func() error
+	keeper    *keeper
 }
 
 // Start makes the cluster if it is not there yet, and starts it. It returns when the database takes
@@ -71,9 +75,9 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	if cfg.StartTimeout == 0 {
 		cfg.StartTimeout = defaultStartTimeout
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, cfg.StartTimeout, fmt.Errorf("start postgres: not ready after %s", cfg.StartTimeout))
+	starting, cancel := cfg.starting(ctx)
 	defer cancel()
-	installed, err := Find(ctx)
+	installed, err := Find(starting)
 	if err != nil {
 		return nil, err
 	}
@@ -81,11 +85,16 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := start(ctx, cfg, dir, installed)
+	c, err := start(starting, cfg, dir, installed)
 	if err != nil {
 		return nil, errors.Join(err, dir.Close())
 	}
 	return c, nil
+}
+
+// starting bounds one start.
+func (c *Config) starting(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, c.StartTimeout, fmt.Errorf("start postgres: not ready after %s", c.StartTimeout))
 }
 
 func start(ctx context.Context, cfg Config, dir *datadir.Dir, installed []Binaries) (*Cluster, error) {
@@ -120,12 +129,24 @@ func start(ctx context.Context, cfg Config, dir *datadir.Dir, installed []Binari
 	if err != nil {
 		return nil, errors.Join(err, removeRun())
 	}
-	c := &Cluster{url: socketURL(run, cfg.Database), server: server, dir: dir, removeRun: removeRun}
 	if err := ensureDatabase(ctx, socketURL(run, "postgres"), cfg.Database); err != nil {
 		server.stop(ctx)
 		return nil, errors.Join(err, removeRun())
 	}
-	return c, nil
+	again := func(ctx context.Context) (*process, error) {
+		ctx, cancel := cfg.starting(ctx)
+		defer cancel()
+		if err := clearOrphan(ctx, pgdata, cfg.Log); err != nil {
+			return nil, err
+		}
+		return launch(ctx, cfg, bin, acct, pgdata, run)
+	}
+	if !cfg.Restart {
+		again = nil
+	}
+	return &Cluster{
+		url: socketURL(run, cfg.Database), dir: dir, removeRun: removeRun, keeper: keep(ctx, server, again, cfg.Log),
+	}, nil
 }
 
 // readMajor returns the major version of the data, 0 if there is none yet.
@@ -309,17 +330,14 @@ func socketURL(run, database string) string {
 // URL connects to the database as superuser. It works for this process's user and for root only.
 func (c *Cluster) URL() string { return c.url }
 
-// Done is closed when Postgres has ended, whoever ended it.
-func (c *Cluster) Done() <-chan struct{} { return c.server.done }
+// Done is closed when Postgres has ended, whoever ended it, and will not be started again.
+func (c *Cluster) Done() <-chan struct{} { return c.keeper.done }
 
 // Err says why Postgres ended by itself, with the last it said; nil while it runs.
 func (c *Cluster) Err() error {
 	select {
-	case <-c.server.done:
-		if c.server.err == nil {
-			return errors.New("private postgres was shut down by somebody else")
-		}
-		return fmt.Errorf("private postgres ended: %w\n%s", c.server.err, c.server.said.tail())
+	case <-c.keeper.done:
+		return c.keeper.err
 	default:
 		return nil
 	}
@@ -329,6 +347,6 @@ func (c *Cluster) Err() error {
 // costs a recovery at the next start. It returns when Postgres has ended and lets the directory go. It is
 // to be called once.
 func (c *Cluster) Stop(ctx context.Context) error {
-	c.server.stop(ctx)
+	c.keeper.stop(ctx)
 	return errors.Join(c.removeRun(), c.dir.Close())
 }

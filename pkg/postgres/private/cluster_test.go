@@ -80,7 +80,7 @@ func TestStartStopStart(t *testing.T) {
 	require.Equal(t, os.Getpid(), held.PID)
 	require.ErrorContains(t, err, "in use by process "+strconv.Itoa(os.Getpid()))
 
-	server := c.server.process
+	server := c.keeper.current().process
 	pgid, err := syscall.Getpgid(server.Pid)
 	require.NoError(t, err)
 	require.Equal(t, server.Pid, pgid, "Ctrl-C must not reach it")
@@ -159,7 +159,7 @@ func TestServerKilled(t *testing.T) {
 	c, err := Start(t.Context(), Config{DataDir: dir})
 	require.NoError(t, err)
 	exec1(t, c.URL(), `CREATE TABLE kept (x int)`)
-	require.NoError(t, c.server.process.Kill())
+	require.NoError(t, c.keeper.current().process.Kill())
 	<-c.Done()
 	require.ErrorContains(t, c.Err(), "private postgres ended: signal: killed")
 	stop(t, c)
@@ -169,10 +169,73 @@ func TestServerKilled(t *testing.T) {
 	stop(t, again)
 }
 
+// current is the server of the moment.
+func (k *keeper) current() *process {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.server
+}
+
+func TestServerThatDiesIsStartedAgain(t *testing.T) {
+	t.Parallel()
+	c, err := Start(t.Context(), Config{DataDir: place(t), Restart: true})
+	require.NoError(t, err)
+	exec1(t, c.URL(), `CREATE TABLE kept (x int)`)
+	for range 3 {
+		dead := c.keeper.current()
+		require.NoError(t, dead.process.Kill())
+		require.Eventually(t, func() bool { return c.keeper.current() != dead }, time.Minute, 5*time.Millisecond, "it starts by itself")
+		exec1(t, c.URL(), `INSERT INTO kept VALUES (1)`) // under the same URL
+		require.NoError(t, c.Err())
+	}
+	stop(t, c)
+}
+
+func TestServerThatDiesAgainAndAgainIsGivenUp(t *testing.T) {
+	t.Parallel()
+	c, err := Start(t.Context(), Config{DataDir: place(t), Restart: true, Throwaway: true})
+	require.NoError(t, err)
+	killed := 0
+	for ended := false; !ended; {
+		server := c.keeper.current()
+		_ = server.process.Kill() // it may be dead already
+		killed++
+		for next := false; !next && !ended; {
+			select {
+			case <-c.Done():
+				ended = true
+			case <-time.After(5 * time.Millisecond):
+				next = c.keeper.current() != server
+			}
+		}
+	}
+	require.Equal(t, maxDeaths+1, killed)
+	require.ErrorContains(t, c.Err(), "signal: killed")
+	stop(t, c)
+}
+
+// Stop finds a server that is just being started again.
+func TestStopDuringARestart(t *testing.T) {
+	t.Parallel()
+	dir := place(t)
+	for pause := range 4 {
+		c, err := Start(t.Context(), Config{DataDir: dir, Restart: true, Throwaway: true})
+		require.NoError(t, err)
+		dead := c.keeper.current()
+		require.NoError(t, dead.process.Kill())
+		<-dead.done
+		<-time.After(time.Duration(pause) * 30 * time.Millisecond)
+		stop(t, c)
+		_, err = pgx.Connect(t.Context(), c.URL())
+		require.Error(t, err)
+	}
+}
+
 func TestServerStoppedBySomebodyElse(t *testing.T) {
 	t.Parallel()
-	c := startIn(t, place(t))
-	require.NoError(t, c.server.process.Signal(syscall.SIGTERM))
+	c, err := Start(t.Context(), Config{DataDir: place(t), Throwaway: true, Restart: true})
+	require.NoError(t, err)
+	require.NoError(t, c.keeper.current().process.Signal(syscall.SIGTERM))
 	<-c.Done()
 	require.ErrorContains(t, c.Err(), "shut down by somebody else")
 	stop(t, c)

@@ -14,6 +14,6 @@
 // that failed, the next Start finds it and stops it first. The package must never delete data, and never
 // run two servers on one directory.
 //
-// One goroutine per Cluster waits for the server; the methods of Cluster may be called from any.
+// One goroutine per Cluster waits for the server, and starts it again if it may; the methods of Cluster may be called from any.
 // The package works on Unix systems only.
 package private

@@ -120,7 +120,7 @@ func (p *process) database(ctx context.Context) (url config.Secret, lost <-chan 
 	if p.cfg.Postgres.URL.IsSet() {
 		return p.cfg.Postgres.URL, nil, func() error { return nil }, nil
 	}
-	cluster, err := private.Start(ctx, private.Config{DataDir: p.dir.Path("postgres"), Log: logPart(p.env, "postgres")})
+	cluster, err := private.Start(ctx, private.Config{DataDir: p.dir.Path("postgres"), Restart: true, Log: logPart(p.env, "postgres")})
 	if err != nil {
 		return url, nil, nil, err
 	}
