@@ -59,7 +59,10 @@ var ErrFailed = errors.New("the relay failed cases")
 // Report is what a run found.
 type Report = suite.Report
 
-// Outcomes of a case.
+// Outcome is how a case ended.
+type Outcome = suite.Outcome
+
+// The outcomes of a case.
 const (
 	Passed     = suite.Passed
 	Failed     = suite.Failed

@@ -120,11 +120,15 @@ var authentication = []suite.Case{
 	{ID: "several-keys", Title: "all keys that authenticated on a connection are treated so", Required: true, Run: func(t *suite.T) {
 		alice := t.Guest()
 		var events []*nostr.Event
+		var tags []nostr.Tag
+		if t.Claims(70) {
+			tags = append(tags, tag("-")) // only its author may send it
+		}
 		for range 3 {
 			one := alice.As(t.Key())
 			v := one.Authenticate(one.AuthEvent(one.Challenge()))
 			t.Check(v.OK, "OK true for each key", "%s", v)
-			events = append(events, one.Note("one of several"))
+			events = append(events, one.Note("one of several", tags...))
 		}
 		for _, e := range events {
 			alice.Accept(e)

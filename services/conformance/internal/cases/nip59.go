@@ -34,7 +34,7 @@ var nip59 = []suite.Case{
 		unchanged(t, e, bob.Query(wrapsFor(bob)))
 	}},
 	{ID: "nobody-else", Title: "nobody but the receiver gets a gift wrap, by whatever filter, live or stored", Run: func(t *suite.T) {
-		hidden(t, func(_, bob *suite.User) *nostr.Event { return wrap(t, nostr.KindGiftWrap, bob) })
+		hidden(t, func(_, bob *suite.User, _ string) *nostr.Event { return wrap(t, nostr.KindGiftWrap, bob) })
 	}},
 	{ID: "nobody-counts", Title: "nobody but the receiver can count gift wraps (NIP-45)", Needs: []int{45}, Run: func(t *suite.T) {
 		alice, bob, eve := t.User(), t.User(), t.User()

@@ -2,6 +2,7 @@ package suite
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -60,7 +61,8 @@ func (u *User) request(id string, filters []any) (*Sub, *client.Frame) {
 }
 
 func (u *User) sawFor(err error, label string, filters []any) string {
-	return fmt.Sprintf("%s, after %s %s", u.saw(err), label, client.Excerpt(fmt.Append(nil, filters...)))
+	sent, _ := json.Marshal(filters) // was sent before
+	return fmt.Sprintf("%s, after %s %s", u.saw(err), label, client.Excerpt(sent))
 }
 
 // CheckClosed fails the case unless the CLOSED says why, for machines.

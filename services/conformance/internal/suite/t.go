@@ -30,6 +30,12 @@ func (t *T) Context() context.Context { return t.ctx }
 // Relay is the relay that the case is about.
 func (t *T) Relay() *Relay { return t.relay }
 
+// Claims reports whether the relay claims a NIP.
+func (t *T) Claims(nip int) bool {
+	_, ok := t.relay.claims(t.opts, []int{nip})
+	return ok
+}
+
 // Options are the options of the run.
 func (t *T) Options() *Options { return t.opts }
 
