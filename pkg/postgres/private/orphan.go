@@ -55,7 +55,7 @@ func clearOrphan(ctx context.Context, pgdata string, log *slog.Logger) error {
 		return nil
 	}
 	if err == nil && isServer(ctx, f.pid, pgdata) {
-		log.LogAttrs(ctx, slog.LevelWarn, "stopping the postgres that an earlier run left behind", slog.Int("pid", f.pid))
+		log.LogAttrs(ctx, slog.LevelInfo, "stopping the postgres that an earlier run left behind", slog.Int("pid", f.pid))
 		return stopOrphan(ctx, f.pid, pgdata)
 	}
 	if err := os.Remove(filepath.Join(pgdata, "postmaster.pid")); err != nil && !errors.Is(err, fs.ErrNotExist) {
