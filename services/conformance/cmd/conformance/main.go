@@ -1,9 +1,11 @@
 // Command conformance holds a relay to the NIPs.
 //
 //	conformance ws://localhost:3000
+//	conformance local
 //
-// It prints a section for each NIP, a table, and as its last line RESULT with the numbers as JSON. It exits
-// with 1 when a case failed or the relay could not be asked, and with 2 when it was called wrongly.
+// The second form starts the relays of this repository itself, on fresh data and free ports. Each run prints
+// a section for each NIP, a table, and as its last line RESULT with the numbers as JSON. The program exits
+// with 1 when a case failed or a relay could not be asked, and with 2 when it was called wrongly.
 package main
 
 import (
@@ -34,8 +36,19 @@ func main() {
 
 // arguments are the command line.
 type arguments struct {
+	Run   runCommand   `cmd:"" default:"withargs" help:"Hold a relay to the NIPs (the default)."`
+	Local localCommand `cmd:"" help:"Hold the all-in-one and a split cluster of two of everything to the NIPs; starts them itself."`
+}
+
+// runCommand is for a relay that runs.
+type runCommand struct {
 	URL                []string `arg:"" help:"The relay, like ws://localhost:3000. Over several URLs of one relay, connections take turns."`
 	conformance.Config `embed:""`
+}
+
+func (c *runCommand) run(ctx context.Context, stdout io.Writer) error {
+	_, err := conformance.Run(ctx, c.URL, c.Config, stdout)
+	return err
 }
 
 // run is the program; it returns the exit code.
@@ -45,9 +58,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	parser, err := kong.New(&cfg, kong.Name("conformance"), kong.Writers(stdout, stderr),
 		kong.Description("Holds a Nostr relay to the NIPs, over its own protocol."),
 		kong.Exit(func(int) { helped = true }))
-	if err == nil {
-		_, err = parser.Parse(args)
+	if err != nil {
+		fmt.Fprintln(stderr, "conformance:", err)
+		return exitFailure
 	}
+	chosen, err := parser.Parse(args)
 	switch {
 	case helped:
 		return 0
@@ -55,7 +70,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "conformance:", err)
 		return exitUsage
 	}
-	if _, err := conformance.Run(ctx, cfg.URL, cfg.Config, stdout); err != nil {
+	if chosen.Command() == "local" {
+		err = cfg.Local.run(ctx, stdout)
+	} else {
+		err = cfg.Run.run(ctx, stdout)
+	}
+	if err != nil {
 		fmt.Fprintln(stderr, "conformance:", err)
 		return exitFailure
 	}
