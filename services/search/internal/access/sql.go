@@ -14,8 +14,9 @@ const (
 	ReaderCTE = `WITH reader AS MATERIALIZED (
     SELECT k.keys,
         cardinality(k.keys) > 0 OR (c.access = 'open' AND cardinality(@keys::bytea[]) = 0) AS admitted,
-        EXISTS (SELECT FROM ingest.community_members m
-            WHERE m.community_id = c.id AND m.pubkey = ANY (k.keys) AND m.role IN ('owner', 'admin') OFFSET 0) AS moderates,
+        EXISTS (SELECT FROM unnest(k.keys) AS q (key)
+            WHERE EXISTS (SELECT FROM ingest.community_members m
+                WHERE m.community_id = c.id AND m.pubkey = q.key AND m.role IN ('owner', 'admin') OFFSET 0) OFFSET 0) AS moderates,
         EXISTS (SELECT FROM ingest.vanished v WHERE v.community_id = c.id OFFSET 0) AS misses
     FROM ingest.communities c
     CROSS JOIN LATERAL (

@@ -41,17 +41,24 @@ const (
 	//
 	// Index: event_tags_value, for those four kinds only.
 	stateInChannel = `(e.kind NOT BETWEEN 39000 AND 39003 OR EXISTS (
-            SELECT FROM ingest.event_tags h
-            WHERE h.community_id = @community AND h.name = 'h' AND h.value = ANY (@channelkeys::bytea[])
-                AND h.created_at = e.created_at AND h.id = e.id OFFSET 0))`
+            SELECT FROM unnest(@channelkeys::bytea[]) AS v (value)
+            WHERE EXISTS (
+                SELECT FROM ingest.event_tags h
+                WHERE h.community_id = @community AND h.name = 'h' AND h.value = v.value
+                    AND h.created_at = e.created_at AND h.id = e.id OFFSET 0) OFFSET 0))`
 
-	// oneTag and manyTags check tag conditions of an event.
+	// oneTag and manyTags check tag conditions of an event. Values are looked up one by one, here and wherever
+	// a list meets an index whose first columns are equal for many rows: of value = ANY (list) the planner may
+	// make a filter instead of an index condition, as long as a partition looks empty to it, and read every row
+	// of the letter for each candidate.
 	//
 	// Index: event_tags_value.
 	oneTag = `EXISTS (
-            SELECT FROM ingest.event_tags t
-            WHERE t.community_id = @community AND t.name = @tag1 AND t.value = ANY (@values1::bytea[])
-                AND t.created_at = e.created_at AND t.id = e.id OFFSET 0)`
+            SELECT FROM unnest(@values1::bytea[]) AS v (value)
+            WHERE EXISTS (
+                SELECT FROM ingest.event_tags t
+                WHERE t.community_id = @community AND t.name = @tag1 AND t.value = v.value
+                    AND t.created_at = e.created_at AND t.id = e.id OFFSET 0) OFFSET 0)`
 	manyTags = `@conditions = (
             SELECT count(DISTINCT c.name)
             FROM unnest(@names::text[], @namevalues::bytea[]) AS c (name, value)
@@ -126,8 +133,12 @@ var sources = [drivers]source{
 	},
 	DriverChannel: {
 		// Index: channels_community_id_h_key, then events_channel.
-		outer:      `ingest.channels ch`,
-		where:      `ch.community_id = @community AND ch.h = ANY (@channels::text[]) AND ` + access.ReadableChannel,
+		outer: `unnest(@channels::text[]) AS d (h)
+        CROSS JOIN LATERAL (
+            SELECT ch.id, ch.visibility FROM ingest.channels ch
+            WHERE ch.community_id = @community AND ch.h = d.h OFFSET 0
+        ) AS ch`,
+		where:      access.ReadableChannel,
 		scan:       `ingest.events e`,
 		conditions: ` AND e.community_id = @community AND e.channel_id = ch.id AND ` + spanEvent + ` AND ` + unexpired + ` AND ` + ofKinds + ` AND ` + ofAuthors,
 	},

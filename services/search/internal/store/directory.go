@@ -77,14 +77,18 @@ func (s *Store) CommunityByHost(ctx context.Context, hosts []string) (Community,
 // banned_pubkeys_pkey.
 const topicAccess = `
 SELECT pg_catalog.pg_is_in_recovery(), c.id IS NOT NULL, coalesce(c.access = 'open', false), coalesce(c.acl_version, 0),
-    ARRAY(SELECT m.pubkey FROM ingest.community_members m
-        WHERE m.community_id = c.id AND c.access <> 'open' AND m.pubkey = ANY ($3::bytea[])),
-    ARRAY(SELECT b.pubkey FROM ingest.banned_pubkeys b WHERE b.community_id = c.id AND b.pubkey = ANY ($3::bytea[])),
-    ARRAY(SELECT m.pubkey FROM ingest.community_members m
-        WHERE m.community_id = c.id AND m.role IN ('owner', 'admin') AND m.pubkey = ANY ($3::bytea[])),
+    ARRAY(SELECT q.key FROM unnest($3::bytea[]) AS q (key)
+        WHERE c.access <> 'open' AND EXISTS (SELECT FROM ingest.community_members m
+            WHERE m.community_id = c.id AND m.pubkey = q.key OFFSET 0)),
+    ARRAY(SELECT q.key FROM unnest($3::bytea[]) AS q (key)
+        WHERE EXISTS (SELECT FROM ingest.banned_pubkeys b WHERE b.community_id = c.id AND b.pubkey = q.key OFFSET 0)),
+    ARRAY(SELECT q.key FROM unnest($3::bytea[]) AS q (key)
+        WHERE EXISTS (SELECT FROM ingest.community_members m
+            WHERE m.community_id = c.id AND m.role IN ('owner', 'admin') AND m.pubkey = q.key OFFSET 0)),
     ch.id IS NOT NULL, coalesce(ch.visibility = 'open', false), coalesce(ch.acl_version, 0),
-    ARRAY(SELECT m.pubkey FROM ingest.channel_members m
-        WHERE m.community_id = c.id AND m.channel_id = ch.id AND ch.visibility <> 'open' AND m.pubkey = ANY ($3::bytea[]))
+    ARRAY(SELECT q.key FROM unnest($3::bytea[]) AS q (key)
+        WHERE ch.visibility <> 'open' AND EXISTS (SELECT FROM ingest.channel_members m
+            WHERE m.community_id = c.id AND m.channel_id = ch.id AND m.pubkey = q.key OFFSET 0))
 FROM (SELECT) AS one
 LEFT JOIN ingest.communities c ON c.id = $1
 LEFT JOIN ingest.channels ch ON ch.community_id = c.id AND ch.h = $2`

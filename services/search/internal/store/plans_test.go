@@ -34,6 +34,7 @@ type node struct {
 	Index    string   `json:"Index Name"`
 	Parent   string   `json:"Parent Relationship"`
 	SortKey  []string `json:"Sort Key"`
+	Filter   string   `json:"Filter"`
 	Rows     float64  `json:"Actual Rows"`
 	Loops    float64  `json:"Actual Loops"`
 	Removed  float64  `json:"Rows Removed by Filter"`
@@ -65,6 +66,9 @@ func planCases() []planCase {
 		{"tag_in_channel", 1, nostr.Filter{
 			Kinds: []nostr.Kind{9}, Tags: []nostr.TagCondition{tag('h', "c1"), tag('e', hexOf(fixture.EventID(0))), tag('p', hexOf(fixture.Author(3)))},
 		}},
+		{"tag_and_tag", 1, nostr.Filter{Tags: []nostr.TagCondition{
+			tag('e', hexOf(fixture.EventID(0))), tag('p', hexOf(fixture.Author(3)), hexOf(fixture.Author(4))),
+		}}},
 		{"channel", 3, nostr.Filter{Kinds: []nostr.Kind{9}, Tags: []nostr.TagCondition{tag('h', "c1", "c4", "none")}}},
 		{"channel_all", 1, nostr.Filter{Tags: []nostr.TagCondition{tag('h', "c1")}}},
 		{"authors", 3, nostr.Filter{Authors: authors, Kinds: []nostr.Kind{1, 7, 9}}},
@@ -92,12 +96,14 @@ func TestPlans(t *testing.T) {
 	for _, c := range planCases() {
 		tree, parents := s.explain(t, c.plan(t), true)
 		before[c.name] = tree.normalise(parents)
+		require.Empty(t, tree.filteredKeys(parents), "%s on empty partitions", c.name)
 	}
 	db.Seed(t, 60_000)
 	for _, c := range planCases() {
 		t.Run(c.name, func(t *testing.T) {
 			tree, parents := s.explain(t, c.plan(t), true)
 			golden(t, c.name, tree.normalise(parents))
+			require.Empty(t, tree.filteredKeys(parents), "what is in the index is looked up, not filtered")
 			require.Equal(t, tree.normalise(parents), before[c.name], "the plan on empty partitions")
 			read := tree.read(parents)
 			require.NotZero(t, read)
@@ -264,6 +270,22 @@ func (n *node) read(parents map[string]string) float64 {
 		sum += n.Plans[i].read(parents)
 	}
 	return sum
+}
+
+// keys are columns of a table's index that every statement has values for. As a filter they would mean that all
+// rows with the columns before them are read.
+var keys = map[string]string{"event_tags": "value", "community_members": "pubkey", "banned_pubkeys": "pubkey"}
+
+// filteredKeys lists the filters on such columns.
+func (n *node) filteredKeys(parents map[string]string) []string {
+	var list []string
+	if column := keys[cmp.Or(parents[n.Relation], n.Relation)]; column != "" && strings.Contains(n.Filter, column+" ") {
+		list = append(list, n.Relation+": "+n.Filter)
+	}
+	for i := range n.Plans {
+		list = append(list, n.Plans[i].filteredKeys(parents)...)
+	}
+	return list
 }
 
 // scanned lists how the large tables were read: monthly partitions and event_ids.
