@@ -23,10 +23,10 @@ BENCHTIME ?= 1x
 # Not every shell expands ~ after DATA=.
 data_flag = $(if $(DATA),--data "$(patsubst ~/%,$(HOME)/%,$(DATA))")
 
-.PHONY: help up cluster build test test-go test-short interop bench bench-go fuzz-short tools gen fmt lint proto-check tidy check doc clean ci postgres go nats-server gotestsum
+.PHONY: help up cluster build test test-go test-short interop conformance conformance-local bench bench-go fuzz-short tools gen fmt lint proto-check tidy check doc clean ci postgres go nats-server gotestsum
 
 help: ## List the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 19
 
 up: postgres ## Build and run everything in one process (PORT, DATA)
 	@$(MAKE) -s bin/apiary
@@ -67,6 +67,12 @@ test-short: postgres nats-server ## Run the Go tests without the race detector
 
 interop: postgres build nats-server ## Run nostr-tools, NDK and go-nostr against both topologies
 	@tools/interop/run.sh
+
+conformance: go ## Hold any relay to the NIPs (URL=ws://…)
+	@go run ./services/conformance/cmd/conformance run $(ARGS) $(or $(URL),$(error say which relay: make conformance URL=ws://localhost:3000))
+
+conformance-local: postgres build nats-server ## Hold the all-in-one and a split cluster to the NIPs; starts them itself
+	@go run ./services/conformance/cmd/conformance local $(ARGS)
 
 bench: postgres build ## Measure this machine: a table, then one RESULT line
 	@bin/bench $(ARGS)

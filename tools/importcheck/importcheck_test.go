@@ -30,6 +30,9 @@ var forbidden = []struct {
 	{"services/search/cmd/search", "github.com/coder/websocket", "only the gateway speaks WebSocket"},
 	{"services/fanout/cmd/fanout", "github.com/coder/websocket", "only the gateway speaks WebSocket"},
 	{"services/apiary/cmd/apiary", "testing", "test code in a product binary"},
+	{"services/conformance/cmd/conformance", "testing", "test code in a program"},
+	{"services/conformance/cmd/conformance", "google.golang.org/grpc", "the suite looks at a relay from outside"},
+	{"services/conformance/cmd/conformance", module + "services/conformance/internal/naive", "the suite knows no relay"},
 }
 
 func TestCommandsLinkOnlyWhatTheyMay(t *testing.T) {
