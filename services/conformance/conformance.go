@@ -101,7 +101,11 @@ func Run(ctx context.Context, urls []string, cfg Config, out io.Writer) (Report,
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
-	fmt.Fprintf(out, "%s, seed %d\n\n", strings.Join(urls, " and "), opts.Seed)
+	fmt.Fprintf(out, "%s, seed %d\n", strings.Join(urls, " and "), opts.Seed)
+	if r.Info != nil {
+		fmt.Fprintf(out, "claims the NIPs %v\n", r.Info.NIPs)
+	}
+	fmt.Fprintln(out)
 	if err := report.Print(out); err != nil {
 		return report, err
 	}

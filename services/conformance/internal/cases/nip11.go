@@ -32,6 +32,9 @@ func nip11() []suite.Case {
 var hex64 = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 var documentCases = []suite.Case{
+	{ID: "document/served", Title: "the relay serves a NIP-11 document", Required: true, Run: func(t *suite.T) {
+		t.Check(len(t.Relay().Info.Raw) > 0, "fields", "an empty object")
+	}},
 	{ID: "document/claims", Title: "supported_nips lists numbers, each once", Required: true, Run: func(t *suite.T) {
 		raw, there := t.Relay().Info.Raw["supported_nips"]
 		if !there {
