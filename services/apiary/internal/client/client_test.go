@@ -262,6 +262,7 @@ func TestPublishSaysWhyItWasRefused(t *testing.T) {
 	var refused *RefusedError
 	require.ErrorAs(t, err, &refused)
 	require.Equal(t, "restricted: not a channel member", refused.Message)
+	require.EqualError(t, err, "the relay refuses the event of "+nostrtest.PubKey("alice").String()+": restricted: not a channel member")
 }
 
 func TestQuery(t *testing.T) {

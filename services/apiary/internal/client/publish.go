@@ -12,12 +12,16 @@ import (
 
 // RefusedError is the relay's verdict that it does not take an event.
 type RefusedError struct {
+	// Author is the event's, whom the operator may have to let in.
+	Author nostr.PubKey
 	// Message is the relay's, with its NIP-01 prefix.
 	Message string
 }
 
-// Error quotes the relay.
-func (e *RefusedError) Error() string { return "the relay refuses the event: " + Printable(e.Message) }
+// Error names the author and quotes the relay.
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("the relay refuses the event of %s: %s", e.Author, Printable(e.Message))
+}
 
 // Publish signs event and publishes it. It returns the relay's remark on an accepted event, which is
 // mostly empty. While there is no verdict, or one that asks to try again, it tries again until ctx ends;
@@ -54,7 +58,7 @@ func publishOnce(ctx context.Context, cfg Config, event *nostr.Event) (string, e
 		return "", err
 	}
 	if !ok {
-		return "", &RefusedError{Message: message}
+		return "", &RefusedError{Author: event.PubKey, Message: message}
 	}
 	return message, nil
 }
