@@ -2,13 +2,18 @@ package gateway_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/apiary-relay/apiary/pkg/nostr/wire"
 	commonv1 "github.com/apiary-relay/apiary/proto/gen/apiary/common/v1"
+	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
 	"github.com/apiary-relay/apiary/services/gateway"
 )
 
@@ -115,4 +120,59 @@ func TestValuesOfOneRequestAreBounded(t *testing.T) {
 	}
 	require.Empty(t, w.search.asked())
 	require.Empty(t, w.fanouts[0].subscribed)
+}
+
+// However much one client asks for at a time, others are asked about too.
+func TestOneConnectionLeavesQueriesToOthers(t *testing.T) {
+	w := newWorld(t, with(func(c *gateway.Config) { c.MaxQueries, c.ConnQueries = 5, 4 }))
+	release := make(chan struct{})
+	defer sync.OnceFunc(func() { close(release) })()
+	w.search.set(func() {
+		w.search.onQuery = func(q *searchv1.QueryRequest, send func(*searchv1.QueryResponse) error) error {
+			if slices.Equal(q.GetFilters()[0].GetKinds(), []uint32{7}) {
+				<-release
+			}
+			return send(&searchv1.QueryResponse{Snapshot: snapshot(1, 1)})
+		}
+	})
+	greedy := w.login(openHost, "alice")
+	for i := range 7 {
+		greedy.send(fmt.Sprintf(`["REQ","r%d",{"kinds":[7]}]`, i))
+	}
+	greedy.send(`["COUNT","n",{"kinds":[7]}]`)
+	require.Eventually(t, func() bool { return len(w.search.asked()) == 4 }, patience, time.Millisecond)
+	other := w.login(openHost, "bob")
+	other.send(`["REQ","s",{"kinds":[1]}]`)
+	other.eose("s")
+	other.send(`["COUNT","n",{"kinds":[1]}]`)
+	other.expect(wire.LabelCount)
+	require.Len(t, w.search.asked(), 5)
+}
+
+// When everybody comes back at once, search is not asked about all of them at once: it would refuse most, and
+// live delivery's questions with them.
+func TestKeysAreAskedAboutInTurn(t *testing.T) {
+	w := newWorld(t)
+	var running, most atomic.Int32
+	w.search.set(func() {
+		w.search.onCheck = func() {
+			n := running.Add(1)
+			for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
+			}
+			<-time.After(5 * time.Millisecond)
+			running.Add(-1)
+		}
+	})
+	clients := make([]*client, 40)
+	for i := range clients {
+		clients[i] = w.dial(openHost)
+	}
+	for _, c := range clients {
+		c.auth("alice")
+	}
+	for _, c := range clients {
+		f := c.next()
+		require.True(t, f.OK, f.Message)
+	}
+	require.LessOrEqual(t, most.Load(), int32(8))
 }

@@ -1,10 +1,13 @@
 package gateway_test
 
 import (
+	"bufio"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"io"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -225,6 +228,33 @@ func TestCallsAreBounded(t *testing.T) {
 	close(leave)
 	require.Equal(t, http.StatusServiceUnavailable, status, answer)
 	require.Equal(t, http.StatusOK, take(t, first))
+}
+
+// Clients that send their bodies slowly take no call from others, and are not waited for long.
+func TestSlowBodiesTakeNoCalls(t *testing.T) {
+	w := newWorld(t, with(func(c *gateway.Config) { c.MaxCalls = 2 }))
+	var slow []net.Conn
+	for range 10 {
+		c, err := (&net.Dialer{Timeout: patience}).DialContext(t.Context(), "tcp", w.addr)
+		require.NoError(t, err)
+		defer c.Close()
+		_, err = io.WriteString(c, "POST /query HTTP/1.1\r\nHost: "+openHost+"\r\nAuthorization: Nostr x\r\nContent-Length: 100\r\n\r\n[")
+		require.NoError(t, err)
+		slow = append(slow, c)
+	}
+	for range 3 {
+		status, answer := w.post("alice", "/count", `[{"kinds":[2]}]`)
+		require.Equal(t, http.StatusOK, status, answer)
+	}
+	for _, c := range slow {
+		_, err := io.WriteString(c, strings.Repeat(" ", 98)+"]")
+		require.NoError(t, err)
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		require.NoError(t, err)
+		defer resp.Body.Close()
+		require.Equal(t, http.StatusUnauthorized, resp.StatusCode)
+		require.False(t, resp.Close, "the body was read: the connection may be used again")
+	}
 }
 
 func TestCallsArePosts(t *testing.T) {

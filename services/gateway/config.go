@@ -57,6 +57,7 @@ type Config struct {
 
 	Workers       int           `help:"REQs and COUNTs of one connection that run at a time; the others queue." default:"8"`
 	MaxQueries    int64         `help:"Stored queries that run at a time; the others queue." default:"32"`
+	ConnQueries   int64         `help:"Stored queries of one connection that run at a time." default:"4"`
 	HistoryBytes  int64         `help:"Bytes of stored events that may wait for clients which are slower than the database, besides their queues; one connection may use an eighth." default:"134217728"`
 	AttachTimeout time.Duration `help:"Longest wait of a REQ for fan-out." default:"5s"`
 	CallTimeout   time.Duration `help:"Longest wait for one answer of search." default:"10s"`
@@ -79,7 +80,7 @@ func DefaultConfig() Config {
 		PingInterval: 30 * time.Second, MissedPongs: 3, WriteTimeout: 20 * time.Second,
 		QueueFrames: 1000, QueueBytes: 8 << 20, QueuedBytes: 1 << 30, SlowStrikes: 15, HeldEvents: 1000, HeldBytes: 8 << 20,
 		MaxEvents: 128, InFlightBytes: 128 << 20, SubmitTimeout: 15 * time.Second, SubmitWait: 3 * time.Second,
-		Workers: 8, MaxQueries: 32, HistoryBytes: 128 << 20, AttachTimeout: 5 * time.Second, CallTimeout: 10 * time.Second,
+		Workers: 8, MaxQueries: 32, ConnQueries: 4, HistoryBytes: 128 << 20, AttachTimeout: 5 * time.Second, CallTimeout: 10 * time.Second,
 		QueryTimeout: 2 * time.Minute, LiveWait: 30 * time.Second,
 		MaxCalls: 32, HostTTL: 5 * time.Second, DrainWindow: 20 * time.Second,
 	}
@@ -120,6 +121,7 @@ func (c *Config) Validate() error {
 		{"submit-wait", int64(c.SubmitWait)},
 		{"workers", int64(c.Workers)},
 		{"max-queries", c.MaxQueries},
+		{"conn-queries", c.ConnQueries},
 		{"history-bytes", c.HistoryBytes},
 		{"attach-timeout", int64(c.AttachTimeout)},
 		{"call-timeout", int64(c.CallTimeout)},
@@ -215,7 +217,7 @@ func (c *Config) session() session.Config {
 		AuthTimeout: c.AuthTimeout, AuthWindow: c.AuthWindow, MaxKeys: maxKeys,
 		MaxSubs: c.MaxSubs, MaxSubValues: c.MaxSubValues, MaxChannels: c.MaxChannels, Limit: c.Limit,
 		MaxEvents: c.MaxEvents, MaxEventBytes: c.InFlightBytes,
-		MaxCounts: maxCounts, Workers: c.Workers, MaxQueries: c.MaxQueries, HistoryBytes: c.HistoryBytes,
+		MaxCounts: maxCounts, Workers: c.Workers, MaxQueries: c.MaxQueries, ConnQueries: c.ConnQueries, HistoryBytes: c.HistoryBytes,
 		HeldEvents: c.HeldEvents, HeldBytes: c.HeldBytes,
 		AttachTimeout: c.AttachTimeout, CallTimeout: c.CallTimeout, QueryTimeout: c.QueryTimeout,
 	}

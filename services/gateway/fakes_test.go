@@ -301,6 +301,7 @@ type search struct {
 	hll       []byte // of every count
 	onList    func(*searchv1.ListModerationRequest) []*searchv1.ModerationEntry
 	onAccess  func(pubkey []byte) bool
+	onCheck   func() // before an answer about access; may block
 	queries   []*searchv1.QueryRequest
 	accessErr error
 }
@@ -342,6 +343,12 @@ func (s *search) Count(_ context.Context, req *searchv1.CountRequest) (*searchv1
 }
 
 func (s *search) CheckAccess(_ context.Context, req *searchv1.CheckAccessRequest) (*searchv1.CheckAccessResponse, error) {
+	s.mu.Lock()
+	check := s.onCheck
+	s.mu.Unlock()
+	if check != nil {
+		check()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.accessErr != nil {

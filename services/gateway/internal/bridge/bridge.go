@@ -34,7 +34,8 @@ type Lists interface {
 type Config struct {
 	// Wire bounds the filters of a query or count; its Frame bounds their body.
 	Wire wire.Limits
-	// Calls is how many calls are in hand at a time; further ones are refused.
+	// Calls is how many calls are in hand at a time; further ones are refused. As many times readersPerCall
+	// may be sending their bodies.
 	Calls int
 	// ReadTimeout is how long a client may take to send a body.
 	ReadTimeout time.Duration
@@ -56,16 +57,24 @@ type Deps struct {
 	Sessions   *session.Server
 }
 
+// readersPerCall is how many clients may be sending a body for each call in hand. Who sends slowly takes no
+// place from those who are done.
+const readersPerCall = 8
+
 // Bridge serves calls.
 type Bridge struct {
 	cfg Config
 	Deps
-	slots chan struct{} // a place for each call in hand
+	readers chan struct{} // a place for each body that is being read
+	slots   chan struct{} // a place for each call in hand
 }
 
 // New returns a bridge.
 func New(cfg Config, deps Deps) *Bridge {
-	return &Bridge{cfg: cfg, Deps: deps, slots: make(chan struct{}, cfg.Calls)}
+	return &Bridge{
+		cfg: cfg, Deps: deps,
+		readers: make(chan struct{}, readersPerCall*cfg.Calls), slots: make(chan struct{}, cfg.Calls),
+	}
 }
 
 // call is a request whose key is known and may act.
@@ -79,22 +88,25 @@ type call struct {
 func (b *Bridge) serve(
 	w http.ResponseWriter, r *http.Request, c session.Community, limit int, do func(context.Context, call) ([]byte, error),
 ) {
-	select {
-	case b.slots <- struct{}{}:
-		defer func() { <-b.slots }()
-	default:
-		b.refuse(w, r, fault.New(fault.Overloaded, ""))
-		return
-	}
 	if r.Header.Get("Authorization") == "" {
 		b.refuse(w, r, fault.New(fault.AuthRequired, "this needs an Authorization header (NIP-98)"))
 		return // nothing is read for strangers
 	}
+	if !take(b.readers) {
+		b.refuse(w, r, fault.New(fault.Overloaded, ""))
+		return
+	}
 	body, err := b.read(w, r, limit)
+	<-b.readers
 	if err != nil {
 		b.refuse(w, r, err)
 		return
 	}
+	if !take(b.slots) {
+		b.refuse(w, r, fault.New(fault.Overloaded, ""))
+		return
+	}
+	defer func() { <-b.slots }()
 	ctx, cancel := context.WithTimeout(tenant.With(r.Context(), tenant.ID(c.ID)), b.cfg.Timeout)
 	defer cancel()
 	key, err := b.authenticate(ctx, r, c, body)
@@ -111,6 +123,16 @@ func (b *Bridge) serve(
 	write(w, http.StatusOK, answer)
 }
 
+// take takes a place if there is one.
+func take(places chan struct{}) bool {
+	select {
+	case places <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
 // read reads the body, within the limit and in time.
 func (b *Bridge) read(w http.ResponseWriter, r *http.Request, limit int) ([]byte, error) {
 	control := http.NewResponseController(w)
@@ -125,6 +147,7 @@ func (b *Bridge) read(w http.ResponseWriter, r *http.Request, limit int) ([]byte
 		}
 		return nil, fault.Wrap(fault.Invalid, "the body could not be read", err)
 	}
+	w.Header().Del("Connection") // the edge closes connections whose bodies are not read
 	// Without this the server would take the deadline's passing for the client's leaving.
 	if err := control.SetReadDeadline(time.Time{}); err != nil {
 		return nil, fault.Internal(err)

@@ -98,11 +98,19 @@ func publicCause(err error) string {
 	return err.Error()
 }
 
+// maxAdmissions is how many keys are asked about at a time. When everybody comes back at once the others wait
+// for a moment; search would refuse what is too much for it, and live delivery asks it too.
+const maxAdmissions = 8
+
 // Admit asks whether a key may use the community: in a closed one it must be a member's, in any it must not
 // be banned. The error is Restricted if it may not; any other says that this is not known now.
 func (srv *Server) Admit(ctx context.Context, c Community, key nostr.PubKey) error {
-	ctx, cancel := context.WithTimeout(ctx, srv.cfg.CallTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, srv.cfg.CallTimeout, fault.New(fault.Overloaded, ""))
 	defer cancel()
+	if err := srv.admissions.Acquire(ctx, 1); err != nil {
+		return context.Cause(ctx)
+	}
+	defer srv.admissions.Release(1)
 	resp, err := srv.Search.CheckAccess(ctx, &searchv1.CheckAccessRequest{Community: c.ID, Pubkeys: [][]byte{key[:]}})
 	if err != nil {
 		return err

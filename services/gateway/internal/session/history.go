@@ -47,7 +47,10 @@ func (s *Session) history(ctx context.Context, sub *subscription, q query, p *co
 	}
 	h := &history{s: s, sub: sub, patience: slotPatience}
 	defer h.leave()
-	if err := s.srv.stored(ctx, s.community.ID, q, p, sub.setSnapshot, h.add); err != nil {
+	err := s.inTurn(ctx, func() error {
+		return s.srv.stored(ctx, s.community.ID, q, p, sub.setSnapshot, h.add)
+	})
+	if err != nil {
 		return callError(ctx, err)
 	}
 	for len(h.parked) > 0 {
@@ -59,6 +62,16 @@ func (s *Session) history(ctx context.Context, sub *subscription, q query, p *co
 		}
 	}
 	return nil
+}
+
+// inTurn asks search something when the connection's other questions leave room for it: what one client asks
+// may be hard to answer, and must leave most of search to the others.
+func (s *Session) inTurn(ctx context.Context, ask func() error) error {
+	if err := s.queries.Acquire(ctx, 1); err != nil {
+		return context.Cause(ctx)
+	}
+	defer s.queries.Release(1)
+	return ask()
 }
 
 // add sends or parks one event.

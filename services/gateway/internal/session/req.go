@@ -316,7 +316,12 @@ func (s *Session) count(f *wire.Frame, start time.Time) {
 	}
 	id := f.SubID
 	s.jobs.add(s.ctx, func() {
-		n, hll, err := s.srv.count(s.ctx, s.community.ID, q, p)
+		var n uint64
+		var hll []byte
+		err := s.inTurn(s.ctx, func() (err error) {
+			n, hll, err = s.srv.count(s.ctx, s.community.ID, q, p)
+			return err
+		})
 		if err != nil {
 			if text := fault.Frame(err); text != "" {
 				s.closed(id, text)

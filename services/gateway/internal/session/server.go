@@ -55,6 +55,8 @@ type Config struct {
 	Workers int
 	// MaxQueries is how many stored queries of the process run at a time; the others queue.
 	MaxQueries int64
+	// ConnQueries is how many of them one connection may have.
+	ConnQueries int64
 	// HistoryBytes is the size of the stored events of the process that wait for clients which are slower than
 	// search; one connection may use an eighth of it.
 	HistoryBytes int64
@@ -98,6 +100,8 @@ type Server struct {
 	bytes   *semaphore.Weighted // of EVENTs in flight
 	queries *semaphore.Weighted
 	parking parking
+
+	admissions *semaphore.Weighted // keys that search is asked about
 }
 
 // NewServer returns a server of sessions.
@@ -107,5 +111,7 @@ func NewServer(cfg Config, deps Deps) *Server {
 		bytes:   semaphore.NewWeighted(cfg.MaxEventBytes),
 		queries: semaphore.NewWeighted(cfg.MaxQueries),
 		parking: newParking(cfg.HistoryBytes),
+
+		admissions: semaphore.NewWeighted(maxAdmissions),
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/apiary-relay/apiary/pkg/fault"
 	"github.com/apiary-relay/apiary/pkg/nostr"
@@ -30,8 +31,9 @@ type Session struct {
 	auth      authState
 	slots     chan struct{} // a place for each EVENT in flight
 	jobs      jobs
-	values    atomic.Int64 // cost of the subscriptions that have not ended
-	parked    atomic.Int64 // bytes of stored events that the client has not taken
+	values    atomic.Int64        // cost of the subscriptions that have not ended
+	parked    atomic.Int64        // bytes of stored events that the client has not taken
+	queries   *semaphore.Weighted // its share of the process's stored queries
 
 	mu     sync.Mutex
 	subs   map[string]*subscription
@@ -45,8 +47,8 @@ type Session struct {
 func (srv *Server) Serve(c *conn.Conn, community Community, joined func(*Session) bool) {
 	s := &Session{
 		srv: srv, conn: c, ctx: c.Context(), id: srv.lastID.Add(1), community: community,
-		slots: make(chan struct{}, srv.cfg.MaxEvents),
-		subs:  make(map[string]*subscription),
+		slots: make(chan struct{}, srv.cfg.MaxEvents), queries: semaphore.NewWeighted(srv.cfg.ConnQueries),
+		subs: make(map[string]*subscription),
 	}
 	s.jobs.init(srv.cfg.Workers, max(srv.cfg.MaxSubs, srv.cfg.Workers)+srv.cfg.MaxCounts)
 	s.auth.challenge = newChallenge()
