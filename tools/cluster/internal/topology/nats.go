@@ -29,11 +29,13 @@ func (p *planner) nats(ctx context.Context, plan *Plan) error {
 	if err != nil {
 		return err
 	}
-	// A message holds all envelopes of one commit and partition, which may be more than NATS's 1 MiB.
+	// A message holds all envelopes of one commit and partition, which may be more than NATS's 1 MiB. Without
+	// limits NATS takes three quarters of the free disk and memory for its own, and refuses the streams, whose
+	// limits are reserved, where that is too little.
 	config := "listen: " + strconv.Quote(address) + "\n" +
 		"http: " + strconv.Quote(monitor) + "\n" +
 		"max_payload: 8MB\n" +
-		"jetstream { store_dir: " + strconv.Quote(filepath.Join(p.cfg.Data, "nats")) + " }\n"
+		"jetstream { store_dir: " + strconv.Quote(filepath.Join(p.cfg.Data, "nats")) + ", max_file_store: 10GB, max_memory_store: 512MB }\n"
 	file := filepath.Join(p.cfg.Data, "nats.conf")
 	if err := datadir.Replace(file, []byte(config)); err != nil {
 		return err
