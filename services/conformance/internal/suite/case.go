@@ -26,8 +26,10 @@ type Case struct {
 // Name returns the name of the case among all cases.
 func (c *Case) Name() string { return fmt.Sprintf("NIP-%02d/%s", c.NIP, c.ID) }
 
-// Group returns cases of one NIP that concern only relays that claim it.
+// Group returns cases of one NIP that concern only relays that claim it. It leaves its arguments as they are:
+// they are shared by all who ask for the cases.
 func Group(nip int, cases ...Case) []Case {
+	cases = slices.Clone(cases)
 	for i := range cases {
 		cases[i].NIP = nip
 		if nip != 1 && !slices.Contains(cases[i].Needs, nip) {
