@@ -132,6 +132,29 @@ func TestPrivateKindsReachTheirParties(t *testing.T) {
 	g.delivered(note, 1, 2, 3)
 }
 
+// Who acts with several keys gets a private event by a key that is a party and may read by itself: one that
+// was removed brings nothing, whatever the others may.
+func TestPrivateKindsNeedAPartyThatMayRead(t *testing.T) {
+	t.Parallel()
+	c := newCell(t)
+	g := c.node().attach()
+	carol := nostr.PubKey{0xca}
+	g.send(subscribe(1, "", everything, asKeys(alice, carol)), subscribe(2, "", everything, asKeys(bob, carol)))
+	g.attached(1)
+	g.attached(2)
+	v := c.directory.revoke("", bob)
+	wrap := c.event("", ofKind(nostr.KindGiftWrap), from(nostr.PubKey{9}), tagged("p", alice.String()), tagged("p", bob.String()), versions(v, 0))
+	live := c.event("", ofKind(nostr.KindLiveGiftWrap), from(nostr.PubKey{9}), tagged("p", bob.String()), versions(v, 0))
+	message := c.event("", ofKind(4), from(bob), tagged("p", alice.String()), versions(v, 0))
+	report := c.event("", ofKind(1984), from(bob), versions(v, 0))
+	note := c.event("", ofKind(nostr.KindText), versions(v, 0))
+	c.publish(wrap, live, message, report, note)
+	g.delivered(wrap, 1)
+	g.delivered(message, 1)
+	g.delivered(note, 1, 2)
+	g.silent()
+}
+
 // Reports go to their author and to who moderates the community, as far as they may read the topic; a role
 // is taken and given like access.
 func TestReportsReachModerators(t *testing.T) {

@@ -36,10 +36,11 @@ func PartiesOf(e *nostr.Event) Parties {
 	return parties
 }
 
-// Include reports whether one of the keys is a party.
-func (p Parties) Include(keys []nostr.PubKey) bool {
-	return slices.ContainsFunc(keys, func(k nostr.PubKey) bool {
-		_, ok := p[k]
-		return ok
-	})
+// Has reports whether a key is a party.
+func (p Parties) Has(key nostr.PubKey) bool {
+	_, ok := p[key]
+	return ok
 }
+
+// Include reports whether one of the keys is a party.
+func (p Parties) Include(keys []nostr.PubKey) bool { return slices.ContainsFunc(keys, p.Has) }

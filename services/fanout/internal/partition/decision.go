@@ -2,7 +2,6 @@ package partition
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -36,6 +35,8 @@ type part struct {
 	// settled are verdicts that hold for this envelope only: search has answered from a state that is new
 	// enough although its versions are lower.
 	settled map[nostr.PubKey]settlement
+	// parties are set for a private event: only their keys count.
+	parties access.Parties
 	// report is set for a report, which is only for its author and for who moderates the community.
 	report bool
 	author nostr.PubKey
@@ -69,19 +70,26 @@ func (pt *part) grantsOf(i int) []*access.Grant {
 	return pt.subs[i].grants
 }
 
+// counts reports whether it matters what a key may: of a private event only for its parties.
+func (pt *part) counts(g *access.Grant) bool {
+	return pt.parties == nil || pt.parties.Has(g.Key())
+}
+
 // verdict says whether the i-th recipient may get the envelope, and whether that is known. Who acts with
-// several keys may read what one of them may, and is privy to a report if one of them is.
+// several keys may read what one of them may; that one must by itself be privy to a private event or a report,
+// because another that is may be banned by now.
 func (pt *part) verdict(i int) (allowed, known bool) {
 	known = true
-	may, privy := false, !pt.report || slices.Contains(pt.subs[i].Keys, pt.author)
 	for _, g := range pt.grantsOf(i) {
+		if !pt.counts(g) {
+			continue
+		}
 		said, decided := settlement{g.Allowed(), g.Moderates()}, g.Fresh(pt.versions)
 		if !decided {
 			said, decided = pt.settled[g.Key()]
 		}
-		may = may || (decided && said.allowed)
-		privy = privy || (decided && said.moderates)
-		if may && privy {
+		privy := !pt.report || g.Key() == pt.author || said.moderates
+		if decided && said.allowed && privy {
 			return true, true
 		}
 		known = known && decided
@@ -100,7 +108,7 @@ func (pt *part) undecided() (must []*access.Grant, open []*subscription) {
 		}
 		open = append(open, s)
 		for _, g := range pt.grantsOf(i) {
-			if _, settled := pt.settled[g.Key()]; !settled && !g.Fresh(pt.versions) {
+			if _, settled := pt.settled[g.Key()]; pt.counts(g) && !settled && !g.Fresh(pt.versions) {
 				must = append(must, g)
 			}
 		}

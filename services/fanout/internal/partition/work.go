@@ -157,7 +157,7 @@ func (p *Partition) match(ctx context.Context, w *work, envelope *commonv1.Envel
 	if subs := p.find(ctx, w, own, event, at); len(subs) > 0 {
 		d.parts = append(d.parts, part{
 			topic: subs[0].topic.access, versions: versions, subs: subs,
-			report: access.IsReport(event.Kind), author: event.PubKey,
+			parties: partiesOf(event), report: access.IsReport(event.Kind), author: event.PubKey,
 		})
 	}
 	if subs := p.find(ctx, w, global, event, at); len(subs) > 0 {
@@ -201,10 +201,7 @@ func (p *Partition) find(ctx context.Context, w *work, x *index.Index[*subscript
 	}
 	found := x.Match(e, nil)
 	p.deps.Metrics.matched.Add(ctx, int64(len(found)))
-	var parties access.Parties
-	if access.IsPrivate(e.Kind) {
-		parties = access.PartiesOf(e)
-	}
+	parties := partiesOf(e)
 	kept := found[:0]
 	for _, s := range found {
 		switch {
@@ -217,6 +214,14 @@ func (p *Partition) find(ctx context.Context, w *work, x *index.Index[*subscript
 		}
 	}
 	return kept
+}
+
+// partiesOf returns who may get an event, nil if it is not private.
+func partiesOf(e *nostr.Event) access.Parties {
+	if access.IsPrivate(e.Kind) {
+		return access.PartiesOf(e)
+	}
+	return nil
 }
 
 // dispatch delivers a decided envelope, once per gateway, and passes it.
