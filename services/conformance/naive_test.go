@@ -69,6 +69,7 @@ func except(t *testing.T, outcomes map[string]conformance.Outcome, out string) [
 }
 
 func TestANaiveRelayConforms(t *testing.T) {
+	t.Parallel()
 	outcomes, out := hold(t, everything(), patient())
 	require.ElementsMatch(t, []string{
 		"NIP-01/malformed/too-large", "NIP-01/malformed/truncated", "NIP-01/malformed/control-character",
@@ -82,6 +83,7 @@ func TestANaiveRelayConforms(t *testing.T) {
 }
 
 func TestARelayBehindALockConforms(t *testing.T) {
+	t.Parallel()
 	opts := everything()
 	opts.Locked = true
 	opts.Limitation.AuthRequired = new(true)
@@ -96,6 +98,7 @@ func TestARelayBehindALockConforms(t *testing.T) {
 }
 
 func TestARelayThatWantsWorkConforms(t *testing.T) {
+	t.Parallel()
 	opts := everything()
 	opts.Limitation.MinPowDifficulty = new(int64(8))
 	cfg := patient()
@@ -107,6 +110,7 @@ func TestARelayThatWantsWorkConforms(t *testing.T) {
 
 // Every fault of a relay is found by the case that is about it.
 func TestFaultsAreFound(t *testing.T) {
+	t.Parallel()
 	for fault, name := range map[naive.Fault]string{
 		naive.NoCORS:              "NIP-11/document/cors",
 		naive.ManagedByAll:        "NIP-86/no-authorization",

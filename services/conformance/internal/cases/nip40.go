@@ -13,7 +13,8 @@ func expires(at int64) nostr.Tag { return tag("expiration", strconv.FormatInt(at
 
 // expired publishes an event that expires soon, looks that it is there, and waits until it has expired.
 func expired(t *suite.T, alice *suite.User) *nostr.Event {
-	const life = 3 // seconds: time to look, on a slow machine
+	// Time to publish and to look, also with who is patient because the machine is slow.
+	life := max(3, int64(t.Options().Step/(4*time.Second)))
 	e := alice.Note("for a moment", expires(t.Now()+life), tag("t", "expiring"))
 	alice.Accept(e)
 	if t.Now() < e.CreatedAt+life-1 {

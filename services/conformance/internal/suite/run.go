@@ -10,7 +10,7 @@ import (
 )
 
 // caseTime bounds one case, whatever the relay does.
-const caseTime = 2 * time.Minute
+const caseTime = 5 * time.Minute
 
 // Run runs the cases against the relay, and done for each as soon as it has ended, one at a time.
 func Run(ctx context.Context, r *Relay, cases []Case, o Options, done func(Result)) Report {

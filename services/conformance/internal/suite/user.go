@@ -67,7 +67,7 @@ func (u *User) login() {
 	if !u.t.relay.Greets && !u.t.relay.Locked {
 		return
 	}
-	v := u.Authenticate(u.AuthEvent(u.Challenge()))
+	v := u.answer(client.LabelAuth, u.AuthEvent(u.Challenge()))
 	u.t.Check(v.OK || !u.t.relay.Locked, "an unknown key can authenticate", "%s", v)
 }
 
@@ -120,11 +120,17 @@ func (u *User) Note(content string, tags ...nostr.Tag) *nostr.Event {
 
 // submit sends an event and returns the answer, which must come and be as NIP-01 has it.
 func (u *User) submit(label string, e *nostr.Event) client.Verdict {
+	v := u.answer(label, e)
+	u.t.checkVerdict(v)
+	return v
+}
+
+// answer sends an event and returns the answer, which must come.
+func (u *User) answer(label string, e *nostr.Event) client.Verdict {
 	ctx, cancel := u.t.Step()
 	defer cancel()
 	v, err := u.conn.Submit(ctx, label, e.ID, e.AppendJSON(nil))
 	u.t.Check(err == nil, label+" is answered with an OK for its id", "%s", u.saw(err))
-	u.t.checkVerdict(v)
 	return v
 }
 
