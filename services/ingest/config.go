@@ -24,7 +24,7 @@ type Config struct {
 	InFlightBytes int64 `help:"Bytes of all submissions that may wait for their verdicts." default:"134217728"`
 	QueueEvents   int   `help:"Verified events that may wait for the batch after the next one." default:"4096"`
 	BatchEvents   int   `help:"Most events in one transaction." default:"1024"`
-	BatchBytes    int   `help:"Most bytes of events in one transaction; must stay below max_payload of NATS." default:"917504"`
+	BatchBytes    int   `help:"Most bytes of events in one transaction; fewer where NATS takes only smaller messages (max_payload)." default:"917504"`
 
 	CommitTimeout time.Duration `help:"Longest time a batch may take, retries included." default:"10s"`
 

@@ -43,9 +43,9 @@ type harness struct {
 	memory *rpc.Memory
 }
 
-func newHarness(tb testing.TB) *harness {
+func newHarness(tb testing.TB, nats ...bustest.Option) *harness {
 	tb.Helper()
-	return &harness{tb: tb, admin: pgtest.New(tb), nats: bustest.New(tb), memory: rpc.NewMemory()}
+	return &harness{tb: tb, admin: pgtest.New(tb), nats: bustest.New(tb, nats...), memory: rpc.NewMemory()}
 }
 
 // options change how a replica is started.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync"
 	"time"
 
@@ -79,6 +80,7 @@ type Service struct {
 	metrics *metrics
 	now     func() time.Time
 
+	bus        *bus.Bus
 	store      *store.Store
 	verifier   *verify.Pool
 	commits    *commit.Queue
@@ -113,6 +115,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	}
 	s := &Service{
 		cfg: cfg, log: deps.Log, tracer: deps.Tracer, metrics: x, now: deps.Now,
+		bus:      deps.Bus,
 		store:    store.New(deps.DB, cfg.Partitions),
 		inFlight: semaphore.NewWeighted(cfg.InFlightBytes),
 		draining: make(chan struct{}),
@@ -153,7 +156,11 @@ func (s *Service) buildQueues(deps Deps) {
 			s.metrics.left.Add(ctx, 1)
 		}
 	})
-	limits := commit.Limits{Events: s.cfg.BatchEvents, Bytes: s.cfg.BatchBytes, Erasures: maxErasures, Topics: maxTopics}
+	limits := func() commit.Limits {
+		return commit.Limits{
+			Events: s.cfg.BatchEvents, Bytes: min(s.cfg.BatchBytes, s.messageBytes()), Erasures: maxErasures, Topics: maxTopics,
+		}
+	}
 	committer := &commit.Committer{
 		Store: s.store, Publish: s.publisher.Publish, Left: s.vanishLater, Timeout: s.cfg.CommitTimeout, Observe: s.metrics.committed,
 		Tracer: deps.Tracer, Log: faults,
@@ -188,6 +195,24 @@ func (s *Service) assemble(deps Deps, sweeper *outbox.Sweeper) {
 	s.group.Add("verifier", s.verifier)
 	s.group.Add("open-streams", lifecycle.OnStop(s.waitStreams), "commits", "ephemerals", "verifier")
 	s.group.Add("server", s.server, "open-streams")
+}
+
+// messageHeadroom is what a message on the bus holds besides envelopes: its id and framing.
+const messageHeadroom = 1 << 10
+
+// messageBytes is what the envelopes of one message may weigh. What NATS would not take must not be committed,
+// since it could never be passed on. Until NATS was reached once the configuration alone has to do.
+func (s *Service) messageBytes() int {
+	most := s.bus.MaxPayload()
+	if most == 0 {
+		return math.MaxInt
+	}
+	return int(most) - messageHeadroom
+}
+
+// maxEvent is how many bytes of JSON an event may have.
+func (s *Service) maxEvent() int {
+	return min(s.cfg.MaxEvent, s.messageBytes()-policy.EnvelopeOverhead)
 }
 
 // Run serves until ctx is done. It is ready when the server listens: neither Postgres nor NATS is waited for.

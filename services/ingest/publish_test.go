@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/testkit/bustest"
 	"github.com/apiary-relay/apiary/pkg/testkit/nostrtest"
 	commonv1 "github.com/apiary-relay/apiary/proto/gen/apiary/common/v1"
 	ingestv1 "github.com/apiary-relay/apiary/proto/gen/apiary/ingest/v1"
@@ -125,6 +126,39 @@ func TestAcceptedEventsArePublished(t *testing.T) {
 		require.NotZero(t, e.GetHeader().GetCommitXid())
 		require.NotZero(t, e.GetHeader().GetDatabaseId())
 	}
+	h.awaitEmptyOutbox()
+}
+
+// A server that takes only small messages gets small ones, and an event that it would not take at all is not
+// accepted: what is committed is passed on.
+func TestBatchesFitTheServersMessages(t *testing.T) {
+	const most = 64 << 10
+	h := newHarness(t, bustest.MaxPayload(most))
+	r := h.start("one")
+	h.awaitStreams()
+	community := h.community(r, "one.example", open)
+	c := h.open(r)
+	var list []*ingestv1.Submission
+	for i := range 40 {
+		list = append(list, by(community, event(t, "alice", nostrtest.Content(strconv.Itoa(i)+strings.Repeat("x", 10_000))), "alice"))
+	}
+	for _, v := range c.verdicts(c.send(list...)...) {
+		requireVerdict(t, accepted, "", v)
+	}
+	require.Len(t, h.events().await(t, len(list)), len(list))
+	h.awaitEmptyOutbox()
+
+	const largest = most - 1024 - 384
+	of := func(size int, opts ...nostrtest.Option) *ingestv1.Submission {
+		small := len(nostrtest.Raw(event(t, "alice", append(opts, nostrtest.Content(""))...)))
+		return by(community, event(t, "alice", append(opts, nostrtest.Content(strings.Repeat("x", size-small)))...), "alice")
+	}
+	for _, v := range c.verdicts(c.send(of(largest+1), of(largest+1, nostrtest.Kind(20001)))...) {
+		require.Equal(t, invalid, v.GetReason())
+		require.Equal(t, "event exceeds maximum size of 64128 bytes (got 64129)", v.GetMessage())
+	}
+	c.accept(of(largest))
+	h.events().await(t, len(list)+1)
 	h.awaitEmptyOutbox()
 }
 

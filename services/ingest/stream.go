@@ -161,13 +161,14 @@ func (st *stream) start(ctx context.Context, in *ingestv1.Submission) error {
 
 // offer checks the frame of a submission: what the caller, not the client, is responsible for.
 func (s *Service) offer(in *ingestv1.Submission) (policy.Submission, policy.Verdict) {
+	maxEvent := s.maxEvent()
 	out := policy.Submission{Community: in.GetCommunity(), Raw: in.GetRaw()}
 	keys := in.GetPrincipal().GetPubkeys()
 	switch {
 	case out.Community == 0:
 		return out, policy.Verdict{Reason: fault.Invalid, Message: "no community"}
-	case len(out.Raw) > s.cfg.MaxEvent:
-		return out, policy.Verdict{Reason: fault.Invalid, Message: fmt.Sprintf("event exceeds maximum size of %d bytes (got %d)", s.cfg.MaxEvent, len(out.Raw))}
+	case len(out.Raw) > maxEvent:
+		return out, policy.Verdict{Reason: fault.Invalid, Message: fmt.Sprintf("event exceeds maximum size of %d bytes (got %d)", maxEvent, len(out.Raw))}
 	case len(keys) == 0:
 		return out, policy.Verdict{Reason: fault.AuthRequired, Message: "not authenticated"}
 	case len(keys) > policy.MaxPrincipal:

@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// maxPayload is what one message may weigh: a batch of the largest events. NATS advises no more.
-	maxPayload = 8 << 20
+	// defaultMaxPayload is what one message may weigh: a batch of the largest events. NATS advises no more.
+	defaultMaxPayload = 8 << 20
 	// maxPending is what may wait for one slow connection.
 	maxPending       = 64 << 20
 	defaultMaxMemory = 512 << 20
@@ -39,6 +39,8 @@ type Config struct {
 	// MaxMemory and MaxStore bound JetStream in bytes; 512 MiB and 10 GiB if 0.
 	MaxMemory int64
 	MaxStore  int64
+	// MaxPayload bounds one message in bytes; 8 MiB if 0.
+	MaxPayload int32
 	// Log receives the server's warnings and errors, and its notices at Debug.
 	Log *slog.Logger
 }
@@ -61,10 +63,13 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.MaxStore == 0 {
 		cfg.MaxStore = defaultMaxStore
 	}
+	if cfg.MaxPayload == 0 {
+		cfg.MaxPayload = defaultMaxPayload
+	}
 	opts := &server.Options{
 		ServerName: "apiary", DontListen: true, JetStream: true, StoreDir: cfg.StoreDir,
 		JetStreamMaxMemory: cfg.MaxMemory, JetStreamMaxStore: cfg.MaxStore,
-		MaxPayload: maxPayload, MaxPending: maxPending, NoSigs: true,
+		MaxPayload: cfg.MaxPayload, MaxPending: maxPending, NoSigs: true,
 	}
 	if cfg.Listen != "" {
 		host, port, err := splitListen(cfg.Listen)

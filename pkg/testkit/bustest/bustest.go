@@ -30,7 +30,8 @@ const (
 type Server struct {
 	dir string
 	// listen keeps the port over restarts; empty without Listening.
-	listen string
+	listen     string
+	maxPayload int32 // 0: the server's default
 
 	mu      sync.Mutex
 	current *embedded.Server // nil while stopped
@@ -41,6 +42,9 @@ type Option func(*Server)
 
 // Listening makes the server listen on a loopback port, which stays the same over restarts.
 func Listening() Option { return func(s *Server) { s.listen = "127.0.0.1:0" } }
+
+// MaxPayload bounds one message in bytes, as an operator's server may do.
+func MaxPayload(bytes int32) Option { return func(s *Server) { s.maxPayload = bytes } }
 
 // New starts a server that has no streams yet.
 func New(tb testing.TB, opts ...Option) *Server {
@@ -134,7 +138,9 @@ func (s *Server) start(tb testing.TB, dir string) {
 	tb.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	server, err := embedded.Start(tb.Context(), embedded.Config{StoreDir: dir, Listen: s.listen, Log: slog.New(slog.DiscardHandler)})
+	server, err := embedded.Start(tb.Context(), embedded.Config{
+		StoreDir: dir, Listen: s.listen, MaxPayload: s.maxPayload, Log: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		tb.Fatalf("start nats: %v", err)
 	}

@@ -73,6 +73,8 @@ func numbers(items []Item) []int {
 	return list
 }
 
+func always(l Limits) func() Limits { return func() Limits { return l } }
+
 var wide = Limits{Events: 1000, Bytes: 1 << 20, Topics: 100}
 
 func TestPick(t *testing.T) {
@@ -191,7 +193,7 @@ func TestPickProperties(t *testing.T) {
 func TestQueueGathersWhileItCommits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var batches [][]int
-		q := NewQueue(100, wide, func(_ context.Context, batch []Item) {
+		q := NewQueue(100, always(wide), func(_ context.Context, batch []Item) {
 			batches = append(batches, numbers(batch))
 			pause := time.NewTimer(time.Second) // a slow database
 			<-pause.C
@@ -224,7 +226,7 @@ func TestQueueGathersWhileItCommits(t *testing.T) {
 
 func TestQueueIsBoundedAndAnswersEverybody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := NewQueue(2, Limits{Events: 1, Bytes: 1 << 20, Topics: 9}, func(ctx context.Context, batch []Item) {
+		q := NewQueue(2, always(Limits{Events: 1, Bytes: 1 << 20, Topics: 9}), func(ctx context.Context, batch []Item) {
 			pause := time.NewTimer(time.Hour)
 			<-pause.C
 			require.NoError(t, ctx.Err(), "a batch on its way is not aborted")

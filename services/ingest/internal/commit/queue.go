@@ -26,15 +26,15 @@ type Item interface {
 // Queue gathers items and hands them to a flush function, one batch at a time.
 type Queue struct {
 	in      chan Item
-	limits  Limits
+	limits  func() Limits
 	flush   func(ctx context.Context, batch []Item)
 	waiting []Item // only the Run goroutine
 }
 
 // NewQueue returns a queue that holds up to size items twice: on their way in, and held back from a batch.
-// flush answers every item of its batch; its context is not cancelled by the end of the queue's, because a
-// batch that is on its way should arrive.
-func NewQueue(size int, limits Limits, flush func(ctx context.Context, batch []Item)) *Queue {
+// limits is asked before each batch. flush answers every item of its batch; its context is not cancelled by the
+// end of the queue's, because a batch that is on its way should arrive.
+func NewQueue(size int, limits func() Limits, flush func(ctx context.Context, batch []Item)) *Queue {
 	return &Queue{in: make(chan Item, max(size, 1)), limits: limits, flush: flush}
 }
 
@@ -54,7 +54,7 @@ func (q *Queue) Submit(ctx context.Context, it Item) error {
 func (q *Queue) Run(ctx context.Context, ready func()) error {
 	ready()
 	for q.gather(ctx) {
-		batch, rest := pick(q.waiting, q.limits)
+		batch, rest := pick(q.waiting, q.limits())
 		q.waiting = rest
 		q.flush(context.WithoutCancel(ctx), batch)
 	}

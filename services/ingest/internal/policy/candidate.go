@@ -147,9 +147,9 @@ func (c *Candidate) Deleters() []nostr.PubKey {
 // of its principal.
 func (c *Candidate) Client() nostr.PubKey { return c.Principal[0] }
 
-// envelopeOverhead is an upper estimate of an envelope's header and framing in bytes.
-const envelopeOverhead = 384
+// EnvelopeOverhead is an upper estimate of an envelope's header and framing in bytes.
+const EnvelopeOverhead = 384
 
 // Size is what the candidate adds to an outbox row and to a message on the bus, in bytes; an upper
 // estimate.
-func (c *Candidate) Size() int { return len(c.Raw) + envelopeOverhead }
+func (c *Candidate) Size() int { return len(c.Raw) + EnvelopeOverhead }
