@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -178,38 +177,15 @@ func (lv *Live) Run(ctx context.Context) {
 	}
 }
 
-// Backoff of opening streams to one node.
-const (
-	firstBackoff = 50 * time.Millisecond
-	lastBackoff  = 2 * time.Second
-)
-
 // serve keeps a link to one node until it has left the set and serves nobody, or ctx ends.
 func (lv *Live) serve(ctx context.Context, n replica.Node[Client], left <-chan struct{}) {
-	backoff := firstBackoff
-	for {
-		began := time.Now()
+	replica.Keep(ctx, left, func() (bool, error) {
 		err := lv.link(ctx, n, left)
-		if ctx.Err() != nil || errors.Is(err, errDrained) {
-			return
-		}
+		return errors.Is(err, errDrained), err
+	}, func(err error) {
 		lv.log.LogAttrs(ctx, slog.LevelWarn, "fan-out link broke",
 			slog.String(telemetry.KeyPeer, n.Name), slog.Any(telemetry.KeyError, err))
-		if time.Since(began) > lastBackoff {
-			backoff = firstBackoff
-		}
-		wait := time.NewTimer(backoff/2 + rand.N(backoff)) //nolint:gosec // jitter
-		backoff = min(2*backoff, lastBackoff)
-		select {
-		case <-wait.C:
-		case <-left:
-			wait.Stop()
-			return
-		case <-ctx.Done():
-			wait.Stop()
-			return
-		}
-	}
+	})
 }
 
 // link opens one stream and uses it until it ends. When it returns, the loop has placed the seats of

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -143,38 +142,15 @@ func (st *stream) idle() bool {
 	return len(st.pending) == 0 && len(st.queue) == 0
 }
 
-// Backoff of opening streams to one replica.
-const (
-	firstBackoff = 50 * time.Millisecond
-	lastBackoff  = 2 * time.Second
-)
-
 // serve keeps a stream to one replica until it leaves the set or ctx ends.
 func (s *Submitter) serve(ctx context.Context, n replica.Node[Client], left <-chan struct{}) {
-	backoff := firstBackoff
-	for {
-		began := time.Now()
+	replica.Keep(ctx, left, func() (bool, error) {
 		err := s.stream(ctx, n, left)
-		if ctx.Err() != nil || errors.Is(err, errLeft) {
-			return
-		}
+		return errors.Is(err, errLeft), err
+	}, func(err error) {
 		s.log.LogAttrs(ctx, slog.LevelWarn, "ingest stream broke",
 			slog.String(telemetry.KeyPeer, n.Name), slog.Any(telemetry.KeyError, err))
-		if time.Since(began) > lastBackoff {
-			backoff = firstBackoff
-		}
-		wait := time.NewTimer(backoff/2 + rand.N(backoff)) //nolint:gosec // jitter
-		backoff = min(2*backoff, lastBackoff)
-		select {
-		case <-wait.C:
-		case <-left:
-			wait.Stop()
-			return
-		case <-ctx.Done():
-			wait.Stop()
-			return
-		}
-	}
+	})
 }
 
 // stream opens one stream, uses it until it breaks, and passes on what was left on it.
