@@ -69,7 +69,7 @@ func (srv *Server) plan(filters []nostr.Filter) (query, error) {
 		if channels > srv.cfg.MaxChannels {
 			return q, fault.New(fault.Invalid, "too many channels in one request")
 		}
-		if !allChannels(values) {
+		if slices.ContainsFunc(values, func(h string) bool { return !nostr.ValidChannelID(h) }) {
 			return q, fault.New(fault.Invalid, "a value of #h is not a channel id")
 		}
 		if f.MatchesNothing {
@@ -126,27 +126,6 @@ func inChannel(f *commonv1.Filter, channel string) *commonv1.Filter {
 		}
 	}
 	return one
-}
-
-// maxChannelID is the longest channel id.
-const maxChannelID = 64
-
-func allChannels(values []string) bool {
-	return !slices.ContainsFunc(values, func(h string) bool { return !isChannel(h) })
-}
-
-// isChannel reports whether h can be a channel id: 1 to 64 of [A-Za-z0-9_-].
-func isChannel(h string) bool {
-	if h == "" || len(h) > maxChannelID {
-		return false
-	}
-	for i := range len(h) {
-		c := h[i]
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '-' {
-			return false
-		}
-	}
-	return true
 }
 
 // req opens a subscription, replacing one with the same id.

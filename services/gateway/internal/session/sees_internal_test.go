@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/apiary-relay/apiary/pkg/fault"
+	"github.com/apiary-relay/apiary/pkg/nostr"
 	"github.com/apiary-relay/apiary/pkg/nostr/wire"
 	commonv1 "github.com/apiary-relay/apiary/proto/gen/apiary/common/v1"
 )
@@ -100,7 +101,7 @@ func TestPlan(t *testing.T) {
 }
 
 func make64() []byte {
-	b := make([]byte, maxChannelID)
+	b := make([]byte, nostr.MaxChannelID)
 	for i := range b {
 		b[i] = "abcXYZ019_-"[i%11]
 	}

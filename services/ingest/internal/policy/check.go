@@ -101,29 +101,15 @@ func (c *Candidate) checkChannel() Verdict {
 	switch {
 	case c.Event.Kind == nostr.KindVanish:
 		return Verdict{} // it is about everything that its author wrote, in whatever channel
-	case c.Event.Kind == nostr.KindCreateGroup && !IsChannelID(h):
+	case c.Event.Kind == nostr.KindCreateGroup && !nostr.ValidChannelID(h):
 		return invalid("missing or invalid h tag")
 	case !ok && needsChannel(c.Event.Kind):
 		return invalid("channel-scoped events must include an h tag")
-	case ok && !IsChannelID(h):
+	case ok && !nostr.ValidChannelID(h):
 		return invalid("h tag is not a channel id")
 	}
 	c.Channel = h
 	return Verdict{}
-}
-
-// IsChannelID reports whether h can be a channel's id: 1 to 64 of A–Z, a–z, 0–9, - and _.
-func IsChannelID(h string) bool {
-	if h == "" || len(h) > 64 {
-		return false
-	}
-	for i := range len(h) {
-		b := h[i]
-		if (b|0x20 < 'a' || b|0x20 > 'z') && (b < '0' || b > '9') && b != '-' && b != '_' {
-			return false
-		}
-	}
-	return true
 }
 
 func (c *Candidate) checkKindRules() Verdict {
