@@ -64,6 +64,7 @@ type replica struct {
 	publisher ingestv1.IngestServiceClient
 	directory ingestv1.DirectoryServiceClient
 	moderator ingestv1.ModerationServiceClient
+	pool      *pgxpool.Pool
 	// stop ends Run, after a drain if one is wanted, and returns what Run returned.
 	stop func(drain bool) error
 }
@@ -100,7 +101,7 @@ func (h *harness) start(name string, opts ...option) *replica {
 	require.NoError(h.tb, err)
 	r := &replica{
 		Service: service, publisher: ingestv1.NewIngestServiceClient(conn), directory: ingestv1.NewDirectoryServiceClient(conn),
-		moderator: ingestv1.NewModerationServiceClient(conn),
+		moderator: ingestv1.NewModerationServiceClient(conn), pool: pool,
 	}
 	var once sync.Once
 	var stopErr error
@@ -122,6 +123,16 @@ func (h *harness) start(name string, opts ...option) *replica {
 	}
 	h.tb.Cleanup(func() { _ = r.stop(false) })
 	return r
+}
+
+// fillPool leaves all connections that the replica may have idle in its pool.
+func (r *replica) fillPool(tb testing.TB) {
+	tb.Helper()
+	for range r.pool.Config().MaxConns {
+		conn, err := r.pool.Acquire(tb.Context())
+		require.NoError(tb, err)
+		defer conn.Release()
+	}
 }
 
 func (h *harness) count(query string, args ...any) int {

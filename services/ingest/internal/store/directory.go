@@ -69,7 +69,8 @@ const (
 // CommunityByHost returns the community of a normalised host, or ErrNoCommunity.
 func (s *Store) CommunityByHost(ctx context.Context, host string) (int64, error) {
 	var id int64
-	switch err := s.pool.QueryRow(ctx, sqlHost, host).Scan(&id); {
+	err := s.retry(ctx, func(conn *pgx.Conn) error { return conn.QueryRow(ctx, sqlHost, host).Scan(&id) })
+	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return 0, ErrNoCommunity
 	case err != nil:

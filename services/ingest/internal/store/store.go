@@ -73,8 +73,8 @@ const (
 )
 
 // retry runs fn again when it lost against another transaction, and once when the connection it was given
-// turned out to be dead. Both are safe, also when a commit's outcome is unknown: everything here is
-// idempotent by key.
+// turned out to be dead: on a new one, since whatever ended that one may have ended all that are in the pool. Both
+// are safe, also when a commit's outcome is unknown: everything here is idempotent by key.
 func (s *Store) retry(ctx context.Context, fn func(*pgx.Conn) error) error {
 	wait, reconnected := firstWait, false
 	for attempt := 1; ; attempt++ {
@@ -85,6 +85,7 @@ func (s *Store) retry(ctx context.Context, fn func(*pgx.Conn) error) error {
 		case postgres.IsRetryable(err), errors.Is(err, errMoved):
 		case postgres.IsUnavailable(err) && !reconnected:
 			reconnected = true
+			s.pool.Reset()
 		default:
 			return err
 		}
