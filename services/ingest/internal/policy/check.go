@@ -10,6 +10,7 @@ import (
 
 	"github.com/apiary-relay/apiary/pkg/fault"
 	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/nostr/kind"
 )
 
 // Limits are the bounds of Check.
@@ -98,12 +99,13 @@ func (c *Candidate) checkExpiry(now time.Time) Verdict {
 
 func (c *Candidate) checkChannel() Verdict {
 	h, ok := c.Event.Channel()
+	scope := kind.Of(c.Event.Kind).Scope
 	switch {
-	case c.Event.Kind == nostr.KindVanish:
-		return Verdict{} // it is about everything that its author wrote, in whatever channel
+	case scope == kind.Global:
+		return Verdict{} // what the tag says means nothing here
 	case c.Event.Kind == nostr.KindCreateGroup && !nostr.ValidChannelID(h):
 		return invalid("missing or invalid h tag")
-	case !ok && needsChannel(c.Event.Kind):
+	case !ok && scope == kind.Channel:
 		return invalid("channel-scoped events must include an h tag")
 	case ok && !nostr.ValidChannelID(h):
 		return invalid("h tag is not a channel id")
