@@ -2,6 +2,7 @@ package subject_test
 
 import (
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -49,19 +50,48 @@ func TestParseRefusesOtherSpellings(t *testing.T) {
 	require.ErrorIs(t, err, subject.ErrSubject)
 }
 
+// FuzzParse: a subject has one reading, in one family, and it is the one that building makes; what is built for
+// any number is read back, and is one literal subject of its family's wildcard.
 func FuzzParse(f *testing.F) {
-	f.Add("apiary.v1.ev.63")
-	f.Add("apiary.v1.eph.0")
-	f.Add("apiary.v1.control.9223372036854775807")
-	f.Fuzz(func(t *testing.T, s string) {
-		if p, err := subject.ParseEvents(s); err == nil {
-			require.Equal(t, s, subject.Events(p))
-		}
-		if p, err := subject.ParseEphemeral(s); err == nil {
-			require.Equal(t, s, subject.Ephemeral(p))
-		}
-		if c, err := subject.ParseControl(s); err == nil {
-			require.Equal(t, s, subject.Control(c))
+	f.Add("apiary.v1.ev.63", uint32(63), int64(1))
+	f.Add("apiary.v1.eph.0", uint32(0), int64(math.MinInt64))
+	f.Add("apiary.v1.control.9223372036854775807", uint32(math.MaxUint32), int64(math.MaxInt64))
+	f.Fuzz(func(t *testing.T, s string, partition uint32, community int64) {
+		readings := 0
+		p, err := subject.ParseEvents(s)
+		readings += requireReading(t, err, s, func() string { return subject.Events(p) }, subject.AllEvents)
+		p, err = subject.ParseEphemeral(s)
+		readings += requireReading(t, err, s, func() string { return subject.Ephemeral(p) }, subject.AllEphemeral)
+		c, err := subject.ParseControl(s)
+		readings += requireReading(t, err, s, func() string { return subject.Control(c) }, subject.AllControl)
+		require.LessOrEqual(t, readings, 1)
+
+		p, err = subject.ParseEvents(subject.Events(partition))
+		require.NoError(t, err)
+		require.Equal(t, partition, p)
+		p, err = subject.ParseEphemeral(subject.Ephemeral(partition))
+		require.NoError(t, err)
+		require.Equal(t, partition, p)
+		c, err = subject.ParseControl(subject.Control(community))
+		require.Equal(t, community > 0, err == nil, "communities are numbered from 1")
+		if err == nil {
+			require.Equal(t, community, c)
 		}
 	})
+}
+
+// requireReading returns 1 for a subject that was read, and requires that it is what building makes.
+func requireReading(t *testing.T, err error, s string, build func() string, wildcard string) int {
+	t.Helper()
+	if err != nil {
+		require.ErrorIs(t, err, subject.ErrSubject)
+		return 0
+	}
+	require.Equal(t, s, build())
+	last := strings.TrimPrefix(s, strings.TrimSuffix(wildcard, "*"))
+	require.NotEmpty(t, last)
+	require.NotContains(t, last, ".", "one token")
+	require.NotContains(t, last, "*")
+	require.NotContains(t, last, ">")
+	return 1
 }

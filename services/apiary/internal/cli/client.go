@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/nostr/nip19"
 	"github.com/apiary-relay/apiary/services/apiary/internal/client"
 )
 
@@ -53,7 +54,7 @@ func (f *clientFlags) config(env env) (client.Config, error) {
 type filterFlags struct {
 	Channel string   `help:"Channel, that is, the h tag." env:"-" placeholder:"ID"`
 	Kind    []int    `help:"Event kinds." env:"-" placeholder:"N"`
-	Author  []string `help:"Public keys in hex." env:"-" placeholder:"PUBKEY"`
+	Author  []string `help:"Public keys, in hex or as npub." env:"-" placeholder:"PUBKEY"`
 }
 
 func (f *filterFlags) filter() (nostr.Filter, error) {
@@ -65,7 +66,7 @@ func (f *filterFlags) filter() (nostr.Filter, error) {
 		filter.Kinds = append(filter.Kinds, nostr.Kind(kind))
 	}
 	for _, author := range f.Author {
-		pubkey, err := nostr.ParsePubKey(strings.ToLower(author))
+		pubkey, err := nip19.ParsePubKey(author)
 		if err != nil {
 			return filter, usageError{fmt.Sprintf("--author %q: %v", author, err)}
 		}

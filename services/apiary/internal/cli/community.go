@@ -76,7 +76,7 @@ func (c *communitySetCmd) run(ctx context.Context, env env) error {
 type memberAddCmd struct {
 	directoryFlags `embed:""`
 	Host           string `arg:"" help:"A host of the community."`
-	Pubkey         string `arg:"" help:"Public key in hex."`
+	Pubkey         string `arg:"" help:"Public key, in hex or as npub."`
 	Role           string `help:"owner, admin or member." enum:"owner,admin,member" default:"member" env:"-"`
 }
 
@@ -89,7 +89,7 @@ func (c *memberAddCmd) run(ctx context.Context, env env) error {
 type memberRemoveCmd struct {
 	directoryFlags `embed:""`
 	Host           string `arg:"" help:"A host of the community."`
-	Pubkey         string `arg:"" help:"Public key in hex."`
+	Pubkey         string `arg:"" help:"Public key, in hex or as npub."`
 }
 
 func (c *memberRemoveCmd) run(ctx context.Context, env env) error {

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/nostr/nip19"
 	"github.com/apiary-relay/apiary/pkg/rpc"
 	ingestv1 "github.com/apiary-relay/apiary/proto/gen/apiary/ingest/v1"
 )
@@ -50,7 +50,7 @@ type Create struct {
 	Host, Name string
 	// Access is open or closed.
 	Access string
-	// Owner is a public key in hex; it may be empty for an open community.
+	// Owner is a public key, in hex or as npub; it may be empty for an open community.
 	Owner string
 }
 
@@ -179,7 +179,7 @@ func parseAccess(text string) (ingestv1.Access, error) {
 }
 
 func parsePubKey(text string) ([]byte, error) {
-	key, err := nostr.ParsePubKey(strings.ToLower(text))
+	key, err := nip19.ParsePubKey(text)
 	if err != nil {
 		return nil, fmt.Errorf("public key %q: %w", text, err)
 	}

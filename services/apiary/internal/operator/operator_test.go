@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/apiary-relay/apiary/pkg/fault"
+	"github.com/apiary-relay/apiary/pkg/nostr/nip19"
 	"github.com/apiary-relay/apiary/pkg/rpc"
 	"github.com/apiary-relay/apiary/pkg/testkit/nostrtest"
 	ingestv1 "github.com/apiary-relay/apiary/proto/gen/apiary/ingest/v1"
@@ -88,7 +89,9 @@ func TestCommunity(t *testing.T) {
 	require.Equal(t, ingestv1.Access_ACCESS_CLOSED, d.access)
 	require.NoError(t, client.PutMember(t.Context(), "localhost", alice.String(), "admin"))
 	require.Equal(t, map[string]string{string(alice[:]): "admin"}, d.members)
-	require.NoError(t, client.RemoveMember(t.Context(), "localhost", alice.String()))
+	npub, err := nip19.Ref{Type: nip19.PubKey, PubKey: alice}.Encode()
+	require.NoError(t, err)
+	require.NoError(t, client.RemoveMember(t.Context(), "localhost", npub))
 	require.Empty(t, d.members)
 }
 
