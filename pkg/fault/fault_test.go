@@ -44,6 +44,7 @@ func TestTable(t *testing.T) {
 		{fault.Timeout, "error: x", codes.DeadlineExceeded, 504, true},
 		{fault.Cancelled, "", codes.Canceled, 499, false},
 		{fault.InternalFault, "error: x", codes.Internal, 500, false},
+		{fault.Exists, "duplicate: x", codes.AlreadyExists, 409, false},
 	} {
 		t.Run(c.reason.String(), func(t *testing.T) {
 			require.Equal(t, c.frame, fault.FrameText(c.reason, "x"))
@@ -70,6 +71,7 @@ func TestSucceeded(t *testing.T) {
 	require.True(t, fault.Succeeded(fault.Accepted))
 	require.True(t, fault.Succeeded(fault.Duplicate))
 	require.False(t, fault.Succeeded(fault.Invalid))
+	require.False(t, fault.Succeeded(fault.Exists))
 }
 
 var errDriver = errors.New("pq: password of 10.0.0.7 is hunter2")

@@ -47,6 +47,9 @@ const (
 	Cancelled = commonv1.Reason_REASON_CANCELLED
 	// InternalFault is a fault of the relay. Make it with Internal, which adds the log reference.
 	InternalFault = commonv1.Reason_REASON_INTERNAL
+	// Exists refuses an event because another one has done what it is for. It has the prefix of Duplicate
+	// (NIP-01), but is no success.
+	Exists = commonv1.Reason_REASON_EXISTS
 )
 
 // row is what the outside sees of one reason.
@@ -80,6 +83,7 @@ var table = [...]row{
 	Timeout:       {"error", "timed out, try again", codes.DeadlineExceeded, http.StatusGatewayTimeout, true},
 	Cancelled:     {"", "", codes.Canceled, statusClientClosed, false},
 	InternalFault: {"error", "internal", codes.Internal, http.StatusInternalServerError, false},
+	Exists:        {"duplicate", "this exists already", codes.AlreadyExists, http.StatusConflict, false},
 }
 
 // lookup returns the row of r. A reason from a newer release is treated as an internal fault.

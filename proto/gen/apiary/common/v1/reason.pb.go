@@ -58,6 +58,9 @@ const (
 	Reason_REASON_CANCELLED Reason = 14
 	// REASON_INTERNAL: a fault of the relay; the message carries a reference to the log.
 	Reason_REASON_INTERNAL Reason = 15
+	// REASON_EXISTS: another event has done already what this one is for, and it was not stored; unlike
+	// REASON_DUPLICATE no success for the writer.
+	Reason_REASON_EXISTS Reason = 16
 )
 
 // Enum value maps for Reason.
@@ -79,6 +82,7 @@ var (
 		13: "REASON_TIMEOUT",
 		14: "REASON_CANCELLED",
 		15: "REASON_INTERNAL",
+		16: "REASON_EXISTS",
 	}
 	Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED":   0,
@@ -97,6 +101,7 @@ var (
 		"REASON_TIMEOUT":       13,
 		"REASON_CANCELLED":     14,
 		"REASON_INTERNAL":      15,
+		"REASON_EXISTS":        16,
 	}
 )
 
@@ -131,7 +136,7 @@ var File_apiary_common_v1_reason_proto protoreflect.FileDescriptor
 
 const file_apiary_common_v1_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1dapiary/common/v1/reason.proto\x12\x10apiary.common.v1*\xe2\x02\n" +
+	"\x1dapiary/common/v1/reason.proto\x12\x10apiary.common.v1*\xf5\x02\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10REASON_DUPLICATE\x10\x01\x12\x12\n" +
@@ -150,7 +155,8 @@ const file_apiary_common_v1_reason_proto_rawDesc = "" +
 	"\x11REASON_OVERLOADED\x10\f\x12\x12\n" +
 	"\x0eREASON_TIMEOUT\x10\r\x12\x14\n" +
 	"\x10REASON_CANCELLED\x10\x0e\x12\x13\n" +
-	"\x0fREASON_INTERNAL\x10\x0fBDZBgithub.com/apiary-relay/apiary/proto/gen/apiary/common/v1;commonv1b\x06proto3"
+	"\x0fREASON_INTERNAL\x10\x0f\x12\x11\n" +
+	"\rREASON_EXISTS\x10\x10BDZBgithub.com/apiary-relay/apiary/proto/gen/apiary/common/v1;commonv1b\x06proto3"
 
 var (
 	file_apiary_common_v1_reason_proto_rawDescOnce sync.Once
