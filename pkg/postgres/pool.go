@@ -48,8 +48,9 @@ type PoolOptions struct {
 	MeterProvider metric.MeterProvider
 }
 
-// NewPool makes a pool. It does not wait for the server: statements fail until it can be reached. The
-// caller closes the pool.
+// NewPool makes a pool. It does not wait for the server: statements fail until it can be reached. Unless it is
+// read-only a commit is answered only when it is on the server's disk, also where the server or the database says
+// otherwise (synchronous_commit = off). The caller closes the pool.
 func NewPool(ctx context.Context, cfg Config, opts PoolOptions) (*pgxpool.Pool, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("configure postgres: %w", err)
@@ -73,6 +74,8 @@ func NewPool(ctx context.Context, cfg Config, opts PoolOptions) (*pgxpool.Pool, 
 	}
 	if opts.ReadOnly {
 		params["default_transaction_read_only"] = "on"
+	} else {
+		pc.AfterConnect = waitForDisk(cfg.ConnectTimeout)
 	}
 	if opts.TracerProvider != nil {
 		pc.ConnConfig.Tracer = otelpgx.NewTracer(otelpgx.WithTracerProvider(opts.TracerProvider),

@@ -52,6 +52,7 @@ func newHarness(tb testing.TB, nats ...bustest.Option) *harness {
 type options struct {
 	cfg    ingest.Config
 	db     postgres.Config
+	log    *slog.Logger
 	tracer trace.Tracer
 	now    func() time.Time
 }
@@ -72,7 +73,10 @@ type replica struct {
 // start runs a replica until the test ends.
 func (h *harness) start(name string, opts ...option) *replica {
 	h.tb.Helper()
-	o := options{cfg: ingest.DefaultConfig(), db: pgtest.Config(h.tb), tracer: tracenoop.NewTracerProvider().Tracer("")}
+	o := options{
+		cfg: ingest.DefaultConfig(), db: pgtest.Config(h.tb), log: slog.New(slog.DiscardHandler),
+		tracer: tracenoop.NewTracerProvider().Tracer(""),
+	}
 	o.cfg.OutboxInterval, o.cfg.OutboxAge = 50*time.Millisecond, 300*time.Millisecond
 	o.cfg.CommitTimeout = 5 * time.Second
 	for _, opt := range opts {
@@ -83,7 +87,7 @@ func (h *harness) start(name string, opts ...option) *replica {
 	require.NoError(h.tb, err)
 	b := h.nats.Connect(h.tb)
 	service, err := ingest.New(o.cfg, ingest.Deps{
-		RPC: rpc.Deps{Memory: h.memory}, MemoryName: name, Log: slog.New(slog.DiscardHandler),
+		RPC: rpc.Deps{Memory: h.memory}, MemoryName: name, Log: o.log,
 		Meter: metricnoop.NewMeterProvider().Meter(""), Tracer: o.tracer, DB: pool, Bus: b, Now: o.now,
 	})
 	require.NoError(h.tb, err)

@@ -184,6 +184,7 @@ func (s *Service) assemble(deps Deps, sweeper *outbox.Sweeper) {
 	s.group.Add("streams-definition", lifecycle.Func(func(ctx context.Context, ready func()) error {
 		return s.ensureStreams(ctx, ready, deps.Bus)
 	}))
+	s.group.Add("settings", lifecycle.Func(s.watchSettings))
 	s.group.Add("partitions", lifecycle.Func(s.keepPartitions))
 	s.group.Add("expiry", lifecycle.Func(s.sweepExpired))
 	s.group.Add("vanished", lifecycle.Func(s.sweepVanished))

@@ -13,6 +13,8 @@ const (
 	upkeepTimeout = 30 * time.Second
 	// partitionsInterval is how often missing table partitions are looked for.
 	partitionsInterval = 24 * time.Hour
+	// settingsInterval is how often the database server's settings are looked at: it may be another server.
+	settingsInterval = time.Hour
 	// streamsInterval is how often the definition of the streams is looked at while nothing happens.
 	streamsInterval = 30 * time.Second
 	// retryInterval is when upkeep that failed is tried again.
@@ -50,6 +52,28 @@ func (s *Service) keepPartitions(ctx context.Context, ready func()) error {
 			s.log.LogAttrs(ctx, slog.LevelWarn, "event partitions not ensured", slog.Any("error", err))
 		case made > 0:
 			s.log.LogAttrs(ctx, slog.LevelInfo, "event partitions made", slog.Int("tables", made))
+		}
+		if !pause(ctx, next) {
+			return nil
+		}
+	}
+}
+
+// watchSettings says, at the start and now and then, that the database server may lose what was acknowledged. It is
+// not refused: throw-away servers of tests are like that, and on others it may be meant.
+func (s *Service) watchSettings(ctx context.Context, ready func()) error {
+	ready()
+	for {
+		next := settingsInterval
+		within, cancel := context.WithTimeout(ctx, upkeepTimeout)
+		unsafe, err := s.store.UnsafeSettings(within)
+		cancel()
+		switch {
+		case err != nil:
+			next = retryInterval // that Postgres is away is said by others
+		case len(unsafe) > 0:
+			s.log.LogAttrs(ctx, slog.LevelWarn, "a crash of the database server's machine may lose acknowledged events and damage the database",
+				slog.Any("settings_off", unsafe))
 		}
 		if !pause(ctx, next) {
 			return nil

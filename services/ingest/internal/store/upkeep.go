@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/apiary-relay/apiary/pkg/postgres"
 )
 
 // Statements of the upkeep.
@@ -32,6 +34,11 @@ func (s *Store) EnsurePartitions(ctx context.Context, from time.Time, months int
 		return 0, fmt.Errorf("ensure event partitions: %w", err)
 	}
 	return made, nil
+}
+
+// UnsafeSettings returns the settings with which the server may lose what it has committed.
+func (s *Store) UnsafeSettings(ctx context.Context) ([]string, error) {
+	return postgres.UnsafeSettings(ctx, s.pool)
 }
 
 // SweepExpired removes up to limit events of each of some communities that have expired by now (NIP-40),
