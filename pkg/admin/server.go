@@ -27,7 +27,7 @@ import (
 
 // Config of the admin listener.
 type Config struct {
-	Listen string `help:"Admin listen address (health, metrics, profiles), host:port. Keep clients away from it. Empty switches it off." default:"127.0.0.1:9090"`
+	Listen string `help:"Admin listen address (health, metrics, profiles), host:port. Keep clients away from it. Empty switches it off." default:"127.0.0.1:9090" hostport:"empty"`
 }
 
 const (

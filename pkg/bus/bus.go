@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,11 +33,39 @@ type Config struct {
 
 // Validate reports what cannot work.
 func (c *Config) Validate() error {
-	switch {
-	case c.MaxInFlight < 1:
-		return fmt.Errorf("max-in-flight must be at least 1, not %d", c.MaxInFlight)
-	case c.PingInterval <= 0, c.AckTimeout <= 0:
-		return errors.New("ping-interval and ack-timeout must be positive")
+	return errors.Join(
+		checkURLs(c.URL.Reveal()),
+		config.Positive("ping-interval", c.PingInterval),
+		config.Positive("max-in-flight", c.MaxInFlight),
+		config.Positive("ack-timeout", c.AckTimeout),
+	)
+}
+
+// checkURLs says what keeps a list of URLs from being NATS servers'; an empty list is for connections within the
+// process. A URL may hold a password and is not in the error.
+func checkURLs(list string) error {
+	if list == "" {
+		return nil
+	}
+	for i, text := range strings.Split(list, ",") {
+		text = strings.TrimSpace(text)
+		if !strings.Contains(text, "://") {
+			text = "nats://" + text
+		}
+		server, err := url.Parse(text)
+		if bad := (*url.Error)(nil); errors.As(err, &bad) {
+			err = bad.Err
+		}
+		switch {
+		case err != nil:
+		case !slices.Contains([]string{"nats", "tls", "ws", "wss"}, server.Scheme):
+			err = fmt.Errorf("scheme %q is not nats, tls, ws or wss", server.Scheme)
+		case server.Hostname() == "":
+			err = errors.New("no host")
+		}
+		if err != nil {
+			return fmt.Errorf("url %d of url is not one of NATS, such as nats://host:4222: %w", i+1, err)
+		}
 	}
 	return nil
 }
@@ -86,6 +117,9 @@ type Bus struct {
 func Connect(ctx context.Context, cfg Config, opts Options) (*Bus, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("configure bus: %w", err)
+	}
+	if opts.InProcess == nil && !cfg.URL.IsSet() {
+		return nil, errors.New("connect to bus: no url")
 	}
 	if opts.Meter == nil {
 		opts.Meter = noop.Meter{}

@@ -98,6 +98,34 @@ func TestConnectDoesNotWait(t *testing.T) {
 	publish(t, b, subject.Events(1), 0, 1)
 }
 
+func TestURLsAreChecked(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string]string{
+		"nats://127.0.0.1:4222":            "",
+		"host":                             "",
+		"nats://me:secret@a:1, tls://b":    "",
+		"http://host:4222":                 `scheme "http" is not nats, tls, ws or wss`,
+		"nats://me:secret@host:x":          `invalid port ":x" after host`,
+		"nats://me:secret@:4222":           "no host",
+		"nats://a:4222,nats://me:secret@,": "url 2 of url is not one of NATS, such as nats://host:4222: no host",
+		"nats://a:4222,nats://b:4222,\x7f": "url 3 of url",
+	} {
+		cfg := bustest.Config()
+		cfg.URL = config.NewSecret(url)
+		err := cfg.Validate()
+		if want == "" {
+			require.NoError(t, err, url)
+			continue
+		}
+		require.ErrorContains(t, err, want)
+		require.NotContains(t, err.Error(), "secret")
+	}
+	cfg := bustest.Config()
+	cfg.URL = config.Secret{}
+	_, err := bus.Connect(t.Context(), cfg, bus.Options{Log: slog.New(slog.DiscardHandler)})
+	require.ErrorContains(t, err, "no url")
+}
+
 func TestConnectRefusesBadConfiguration(t *testing.T) {
 	t.Parallel()
 	good := bustest.Config()

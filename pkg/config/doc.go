@@ -9,9 +9,12 @@
 // setting that is secret (type Secret, or a `secret:""` tag) <NAME>_FILE may name a file that holds
 // the value.
 //
+// A `hostport:""` tag makes a text an address, HOST:PORT; `hostport:"empty"` allows none as well,
+// `hostport:"unix"` also unix:///PATH, and both may stand together.
+//
 // A key in the file that no setting claims is an error, not a no-op. Structs say what is impossible
 // in `Validate() error` and what is suspicious in `Warnings() []string`; both are called on nested
-// structs too.
+// structs too. Positive, NotNegative and AtMost are for the former.
 //
 // This is the only package that reads the environment. It has no state and starts nothing. Settings
 // of a community are data, never configuration.

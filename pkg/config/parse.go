@@ -123,7 +123,7 @@ func load(name string, cfg any, args []string, opts Options) (*Loaded, error) {
 		return nil, ErrHelp
 	}
 	if err != nil {
-		return nil, usage(name, err)
+		return nil, l.explain(name, err)
 	}
 	for _, p := range l.ctx.Path {
 		if p.Flag != nil && !p.Resolved {
@@ -133,11 +133,17 @@ func load(name string, cfg any, args []string, opts Options) (*Loaded, error) {
 	return l, nil
 }
 
-// usage adds to kong's error which command it is about.
-func usage(name string, err error) error {
+// explain adds to kong's error which command it is about, and which variable or file has the value that it
+// complains of. The structs of a command kong validates by itself, up to the first complaint and without saying
+// whose it is; that is replaced by all of them.
+func (l *Loaded) explain(name string, err error) error {
 	var parse *kong.ParseError
 	if !errors.As(err, &parse) || parse.Context == nil {
 		return err
+	}
+	l.ctx = parse.Context
+	if l.complains(err) {
+		return l.validate()
 	}
 	command := []string{name}
 	for _, p := range parse.Context.Path {
@@ -145,8 +151,42 @@ func usage(name string, err error) error {
 			command = append(command, p.Command.Name)
 		}
 	}
-	return &UsageError{Command: strings.Join(command, " "), cause: err}
+	return &UsageError{Command: strings.Join(command, " "), cause: l.locate(err)}
 }
+
+// complains reports whether err is what a Validate method says.
+func (l *Loaded) complains(err error) (found bool) {
+	l.walk(func(_ string, v any) {
+		if c, ok := v.(interface{ Validate() error }); ok {
+			own := c.Validate()
+			found = found || (own != nil && strings.HasSuffix(err.Error(), own.Error()))
+		}
+	})
+	return found
+}
+
+// locate names the variable or file that a value comes from. kong's complaint begins with the flag's name.
+func (l *Loaded) locate(err error) error {
+	flag, complaint, found := strings.Cut(err.Error(), ": ")
+	if !found {
+		return err
+	}
+	for f, source := range l.resolver.sources {
+		if "--"+f.Name == flag {
+			return &located{text: flag + " (from " + source.Name + "): " + complaint, cause: err}
+		}
+	}
+	return err
+}
+
+// located is an error with another text.
+type located struct {
+	text  string
+	cause error
+}
+
+func (e *located) Error() string { return e.text }
+func (e *located) Unwrap() error { return e.cause }
 
 // Command returns the selected command, like "config print", and the empty string when the program
 // has none.
@@ -173,10 +213,10 @@ func (l *Loaded) Warnings() []string {
 	return all
 }
 
-// validate joins what every Validate method says. A struct without such a method has that of a struct it
+// validate joins what is wrong with addresses and what every Validate method says. A struct without such a method has that of a struct it
 // embeds, whose complaint is then heard twice.
 func (l *Loaded) validate() error {
-	var errs []error
+	errs := []error{l.checkHostPorts()}
 	heard := map[string]bool{}
 	l.walk(func(path string, v any) {
 		if c, ok := v.(interface{ Validate() error }); ok {

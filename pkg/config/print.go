@@ -38,19 +38,24 @@ type Setting struct {
 // Settings returns the settings of the program and of the selected command, sorted by name.
 func (l *Loaded) Settings() []Setting {
 	var list []Setting
-	for _, p := range l.ctx.Path {
-		node := p.Node()
-		if node == nil || (p.Command == nil && p.App == nil) {
-			continue
-		}
-		for _, f := range node.Flags {
-			if _, ok := l.resolver.envs[f]; ok { // else it is an action, not a setting
-				list = append(list, l.setting(f))
-			}
+	for _, f := range l.flags() {
+		if _, ok := l.resolver.envs[f]; ok { // else it is an action, not a setting
+			list = append(list, l.setting(f))
 		}
 	}
 	slices.SortFunc(list, func(a, b Setting) int { return strings.Compare(a.Name, b.Name) })
 	return list
+}
+
+// flags returns those of the program and of the selected command.
+func (l *Loaded) flags() []*kong.Flag {
+	var all []*kong.Flag
+	for _, p := range l.ctx.Path {
+		if node := p.Node(); node != nil && (p.Command != nil || p.App != nil) {
+			all = append(all, node.Flags...)
+		}
+	}
+	return all
 }
 
 func (l *Loaded) setting(f *kong.Flag) Setting {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -203,7 +204,17 @@ func runRecovered(ctx context.Context, svc Service, ready func()) (err error) {
 // that m is not taken for alive afterwards.
 func (m *member) failure() error {
 	<-m.done
-	return fmt.Errorf("run %s: %w", m.name, m.err)
+	return m.phase("run", m.err)
+}
+
+// phase says which member failed in what. A member that is a group, with a part of the same name that failed
+// in the same, has said so already.
+func (m *member) phase(verb string, err error) error {
+	prefix := verb + " " + m.name + ": "
+	if strings.HasPrefix(err.Error(), prefix) {
+		return err
+	}
+	return fmt.Errorf("%s%w", prefix, err)
 }
 
 // alive reports whether m's Run is still going on after it became ready.
@@ -297,7 +308,7 @@ func (g *Group) drainMembers(ctx context.Context, members []*member) error {
 		err := drainRecovered(one, m.svc.(Drainer)) //nolint:forcetypeassert // checked above
 		cancel()
 		if err != nil {
-			errs = append(errs, fmt.Errorf("drain %s: %w", m.name, err))
+			errs = append(errs, m.phase("drain", err))
 		}
 		g.cfg.Log.LogAttrs(ctx, slog.LevelInfo, "drained", slog.String("part", m.name), slog.Duration("took", time.Since(begin)))
 	}
@@ -344,5 +355,5 @@ func (g *Group) cancel(m *member) error {
 	if m.unasked || m.err == nil || errors.Is(m.err, context.Canceled) {
 		return nil // unasked: reported from the failed channel
 	}
-	return fmt.Errorf("stop %s: %w", m.name, m.err)
+	return m.phase("stop", m.err)
 }

@@ -315,6 +315,16 @@ func TestNestedFailureNamesThePath(t *testing.T) {
 	require.EqualError(t, outer.Run(t.Context(), nil), "run inner: run b: broken")
 }
 
+func TestNestedNamesAreSaidOnce(t *testing.T) {
+	inner := lifecycle.NewGroup(lifecycle.Config{})
+	inner.Add("gateway", lifecycle.Func(func(context.Context, func()) error { return errors.New("no port") }))
+	middle := lifecycle.NewGroup(lifecycle.Config{})
+	middle.Add("gateway", inner)
+	outer := lifecycle.NewGroup(lifecycle.Config{})
+	outer.Add("cluster", middle)
+	require.EqualError(t, outer.Run(t.Context(), nil), "run cluster: run gateway: no port")
+}
+
 func TestAddMistakes(t *testing.T) {
 	g := lifecycle.NewGroup(lifecycle.Config{})
 	g.Add("a", nil)

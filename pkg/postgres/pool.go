@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/exaring/otelpgx"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
@@ -29,11 +30,20 @@ type Config struct {
 
 // Validate reports what cannot work.
 func (c *Config) Validate() error {
-	switch {
-	case c.MaxConns < 1:
-		return fmt.Errorf("max-conns must be at least 1, not %d", c.MaxConns)
-	case c.StatementTimeout < 0, c.LockTimeout < 0, c.IdleTxTimeout < 0, c.ConnectTimeout <= 0:
-		return errors.New("timeouts must not be negative, and connect-timeout must be positive")
+	return errors.Join(
+		CheckURL(c.URL),
+		config.Positive("max-conns", c.MaxConns),
+		config.NotNegative("statement-timeout", c.StatementTimeout),
+		config.NotNegative("lock-timeout", c.LockTimeout),
+		config.NotNegative("idle-tx-timeout", c.IdleTxTimeout),
+		config.Positive("connect-timeout", c.ConnectTimeout),
+	)
+}
+
+// CheckURL says what keeps url from naming a database; nothing is connected to. Passwords are not in the error.
+func CheckURL(url config.Secret) error {
+	if _, err := pgx.ParseConfig(url.Reveal()); err != nil {
+		return fmt.Errorf("url is not one of Postgres, such as postgres://user@host:5432/database: %w", err)
 	}
 	return nil
 }

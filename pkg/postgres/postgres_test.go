@@ -64,7 +64,10 @@ func TestPoolDoesNotWaitForTheServer(t *testing.T) {
 	require.NotContains(t, err.Error(), "secret")
 	cfg.MaxConns = 0
 	_, err = postgres.NewPool(t.Context(), cfg, postgres.PoolOptions{})
-	require.ErrorContains(t, err, "max-conns")
+	require.ErrorContains(t, err, "max-conns must be positive, not 0")
+	require.ErrorContains(t, err, "url is not one of Postgres, such as postgres://user@host:5432/database: ")
+	cfg.LockTimeout = -time.Second
+	require.ErrorContains(t, cfg.Validate(), "lock-timeout must not be negative, as -1s is")
 }
 
 func TestUnavailableWhenConnectionsBreak(t *testing.T) {

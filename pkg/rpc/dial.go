@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 
+	"github.com/apiary-relay/apiary/pkg/config"
 	"github.com/apiary-relay/apiary/pkg/telemetry"
 )
 
@@ -89,8 +90,8 @@ func checkTarget(target string) error {
 	if path, ok := strings.CutPrefix(target, schemeUnix); ok {
 		return wellFormed(strings.HasPrefix(path, "/"), target)
 	}
-	host, port, err := net.SplitHostPort(strings.TrimPrefix(target, schemeDNS))
-	return wellFormed(err == nil && host != "" && port != "", target)
+	address := strings.TrimPrefix(target, schemeDNS)
+	return wellFormed(config.CheckHostPort(address) == nil && !strings.HasPrefix(address, ":"), target)
 }
 
 func wellFormed(ok bool, target string) error {

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -66,8 +67,24 @@ type Peers struct {
 	subscribers []chan struct{}  // guarded by mu
 }
 
+// Validate reports targets that could never be dialled, or that there are none.
+func (c *PeersConfig) Validate() error {
+	if n := len(c.Targets); n == 0 || n > maxPeers {
+		return fmt.Errorf("%w list: %d targets, want 1 to %d", ErrTarget, n, maxPeers)
+	}
+	var errs []error
+	for _, t := range c.Targets {
+		_, err := parseTarget(t)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
 // NewPeers checks the targets; nothing is dialled before Run.
 func NewPeers(cfg PeersConfig, deps Deps) (*Peers, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
 	if cfg.PingInterval <= 0 {
 		cfg.PingInterval = defaultPingInterval
 	}
@@ -76,9 +93,6 @@ func NewPeers(cfg PeersConfig, deps Deps) (*Peers, error) {
 	}
 	if cfg.ResolveInterval <= 0 {
 		cfg.ResolveInterval = defaultResolveInterval
-	}
-	if n := len(cfg.Targets); n == 0 || n > maxPeers {
-		return nil, fmt.Errorf("%w list: %d targets, want 1 to %d", ErrTarget, n, maxPeers)
 	}
 	p := &Peers{cfg: cfg, deps: deps.complete(), lookup: lookupDNS, peers: map[string]*peer{}}
 	p.live.Store(&[]Peer{})

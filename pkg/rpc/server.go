@@ -24,7 +24,7 @@ import (
 
 // ServerConfig is what an operator decides about a gRPC server.
 type ServerConfig struct {
-	Listen string `help:"gRPC listen address: host:port (port 0 takes any) or unix:///path. Empty listens only inside the process."`
+	Listen string `help:"gRPC listen address: host:port (port 0 takes any) or unix:///path. Empty listens only inside the process." hostport:"empty,unix"`
 }
 
 // ServerOptions is what the program decides.

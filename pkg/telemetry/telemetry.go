@@ -52,7 +52,7 @@ type TraceConfig struct {
 // Validate reports values that cannot work.
 func (c *TraceConfig) Validate() error {
 	if c.Ratio < 0 || c.Ratio > 1 {
-		return fmt.Errorf("trace ratio %g is not within 0 and 1", c.Ratio)
+		return fmt.Errorf("ratio %g is not within 0 and 1", c.Ratio)
 	}
 	return nil
 }

@@ -2,9 +2,9 @@ package fanout
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
+	"github.com/apiary-relay/apiary/pkg/config"
 	"github.com/apiary-relay/apiary/services/fanout/internal/deliver"
 	"github.com/apiary-relay/apiary/services/fanout/internal/partition"
 )
@@ -45,33 +45,24 @@ const maxPartitions = 4096
 
 // Validate reports everything that cannot work.
 func (c *Config) Validate() error {
-	var errs []error
-	positive := func(name string, v int64) {
-		if v <= 0 {
-			errs = append(errs, fmt.Errorf("%s must be positive, not %d", name, v))
-		}
-	}
-	positive("partitions", int64(c.Partitions))
-	positive("queue-items", int64(c.QueueItems))
-	positive("queue-bytes", int64(c.QueueBytes))
-	positive("max-handles", int64(c.MaxHandles))
-	positive("idle-grace", int64(c.IdleGrace))
-	positive("watermark", int64(c.Watermark))
-	positive("open-timeout", int64(c.OpenTimeout))
-	positive("recent-ids", int64(c.RecentIDs))
-	positive("access-timeout", int64(c.AccessTimeout))
-	positive("access-hold", int64(c.AccessHold))
-	positive("replays", int64(c.Replays))
-	positive("replay-timeout", int64(c.ReplayTimeout))
-	positive("replay-items", int64(c.ReplayItems))
-	positive("replay-bytes", int64(c.ReplayBytes))
-	if c.Partitions > maxPartitions {
-		errs = append(errs, fmt.Errorf("partitions must be at most %d, not %d", maxPartitions, c.Partitions))
-	}
-	if c.DrainGrace < 0 {
-		errs = append(errs, fmt.Errorf("drain-grace must not be negative, as %s is", c.DrainGrace))
-	}
-	return errors.Join(errs...)
+	return errors.Join(
+		config.Positive("partitions", c.Partitions),
+		config.Positive("queue-items", c.QueueItems),
+		config.Positive("queue-bytes", c.QueueBytes),
+		config.Positive("max-handles", c.MaxHandles),
+		config.Positive("idle-grace", c.IdleGrace),
+		config.Positive("watermark", c.Watermark),
+		config.Positive("open-timeout", c.OpenTimeout),
+		config.Positive("recent-ids", c.RecentIDs),
+		config.Positive("access-timeout", c.AccessTimeout),
+		config.Positive("access-hold", c.AccessHold),
+		config.Positive("replays", c.Replays),
+		config.Positive("replay-timeout", c.ReplayTimeout),
+		config.Positive("replay-items", c.ReplayItems),
+		config.Positive("replay-bytes", c.ReplayBytes),
+		config.AtMost("partitions", c.Partitions, maxPartitions),
+		config.NotNegative("drain-grace", c.DrainGrace),
+	)
 }
 
 func (c *Config) link() deliver.Limits {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/apiary-relay/apiary/pkg/config"
 	"github.com/apiary-relay/apiary/pkg/nostr"
 	"github.com/apiary-relay/apiary/pkg/nostr/nostrpb"
 	"github.com/apiary-relay/apiary/pkg/nostr/wire"
@@ -18,7 +19,7 @@ import (
 
 // Config is what an operator decides about the gateway. NIP-11 advertises these values.
 type Config struct {
-	Listen             string   `help:"Address for clients (HTTP and WebSocket)." default:"127.0.0.1:3000"`
+	Listen             string   `help:"Address for clients (HTTP and WebSocket)." default:"127.0.0.1:3000" hostport:""`
 	TrustForwardedHost bool     `help:"Take the community from the last X-Forwarded-Host; only behind a proxy that sets it."`
 	TrustedProxies     []string `help:"Addresses and networks of proxies whose X-Forwarded-For names the client. Without them the client is who opened the TCP connection."`
 	MaxConnections     int      `help:"Open WebSocket connections; 0 is no limit." default:"10000"`
@@ -91,66 +92,53 @@ const maxHostTTL = 5 * time.Second
 
 // Validate reports everything that cannot work.
 func (c *Config) Validate() error {
-	var errs []error
+	errs := []error{
+		config.Positive("partitions", c.Partitions),
+		config.Positive("max-frame", c.MaxFrame),
+		config.Positive("max-sub-id", c.MaxSubID),
+		config.Positive("max-filters", c.MaxFilters),
+		config.Positive("max-channels", c.MaxChannels),
+		config.Positive("limit", c.Limit),
+		config.Positive("auth-window", c.AuthWindow),
+		config.Positive("missed-pongs", c.MissedPongs),
+		config.Positive("write-timeout", c.WriteTimeout),
+		config.Positive("queue-frames", c.QueueFrames),
+		config.Positive("queue-bytes", c.QueueBytes),
+		config.Positive("slow-strikes", c.SlowStrikes),
+		config.Positive("held-events", c.HeldEvents),
+		config.Positive("held-bytes", c.HeldBytes),
+		config.Positive("max-events", c.MaxEvents),
+		config.Positive("in-flight-bytes", c.InFlightBytes),
+		config.Positive("submit-timeout", c.SubmitTimeout),
+		config.Positive("submit-wait", c.SubmitWait),
+		config.Positive("workers", c.Workers),
+		config.Positive("max-queries", c.MaxQueries),
+		config.Positive("conn-queries", c.ConnQueries),
+		config.Positive("history-bytes", c.HistoryBytes),
+		config.Positive("attach-timeout", c.AttachTimeout),
+		config.Positive("call-timeout", c.CallTimeout),
+		config.Positive("query-timeout", c.QueryTimeout),
+		config.Positive("live-wait", c.LiveWait),
+		config.Positive("max-calls", c.MaxCalls),
+		config.Positive("host-ttl", c.HostTTL),
+		config.NotNegative("max-connections", c.MaxConnections),
+		config.NotNegative("max-content", c.MaxContent),
+		config.NotNegative("max-subs", c.MaxSubs),
+		config.NotNegative("max-sub-values", c.MaxSubValues),
+		config.NotNegative("queued-bytes", c.QueuedBytes),
+		config.NotNegative("created-at-window", c.CreatedAtWindow),
+		config.NotNegative("auth-timeout", c.AuthTimeout),
+		config.NotNegative("revalidate", c.Revalidate),
+		config.NotNegative("ping-interval", c.PingInterval),
+		config.NotNegative("drain-window", c.DrainWindow),
+		config.AtMost("host-ttl", c.HostTTL, maxHostTTL),
+		config.AtMost("max-frame", c.MaxFrame, maxMessage),
+	}
 	check := func(ok bool, format string, args ...any) {
 		if !ok {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	for _, p := range []struct {
-		name  string
-		value int64
-	}{
-		{"partitions", int64(c.Partitions)},
-		{"max-frame", int64(c.MaxFrame)},
-		{"max-sub-id", int64(c.MaxSubID)},
-		{"max-filters", int64(c.MaxFilters)},
-		{"max-channels", int64(c.MaxChannels)},
-		{"limit", int64(c.Limit)},
-		{"auth-window", int64(c.AuthWindow)},
-		{"missed-pongs", int64(c.MissedPongs)},
-		{"write-timeout", int64(c.WriteTimeout)},
-		{"queue-frames", int64(c.QueueFrames)},
-		{"queue-bytes", int64(c.QueueBytes)},
-		{"slow-strikes", int64(c.SlowStrikes)},
-		{"held-events", int64(c.HeldEvents)},
-		{"held-bytes", int64(c.HeldBytes)},
-		{"max-events", int64(c.MaxEvents)},
-		{"in-flight-bytes", c.InFlightBytes},
-		{"submit-timeout", int64(c.SubmitTimeout)},
-		{"submit-wait", int64(c.SubmitWait)},
-		{"workers", int64(c.Workers)},
-		{"max-queries", c.MaxQueries},
-		{"conn-queries", c.ConnQueries},
-		{"history-bytes", c.HistoryBytes},
-		{"attach-timeout", int64(c.AttachTimeout)},
-		{"call-timeout", int64(c.CallTimeout)},
-		{"query-timeout", int64(c.QueryTimeout)},
-		{"live-wait", int64(c.LiveWait)},
-		{"max-calls", int64(c.MaxCalls)},
-		{"host-ttl", int64(c.HostTTL)},
-	} {
-		check(p.value > 0, "%s must be positive, not %d", p.name, p.value)
-	}
-	for _, p := range []struct {
-		name  string
-		value int64
-	}{
-		{"max-connections", int64(c.MaxConnections)},
-		{"max-content", int64(c.MaxContent)},
-		{"max-subs", int64(c.MaxSubs)},
-		{"max-sub-values", c.MaxSubValues},
-		{"queued-bytes", c.QueuedBytes},
-		{"created-at-window", int64(c.CreatedAtWindow)},
-		{"auth-timeout", int64(c.AuthTimeout)},
-		{"revalidate", int64(c.Revalidate)},
-		{"ping-interval", int64(c.PingInterval)},
-		{"drain-window", int64(c.DrainWindow)},
-	} {
-		check(p.value >= 0, "%s must not be negative, as %d is", p.name, p.value)
-	}
-	check(c.HostTTL <= maxHostTTL, "host-ttl must be at most %s, not %s", maxHostTTL, c.HostTTL)
-	check(c.MaxFrame <= maxMessage, "max-frame must be at most %d, not %d", maxMessage, c.MaxFrame)
 	for _, p := range []struct{ name, key string }{{"contact", c.Contact}, {"self", c.Self}} {
 		_, err := nostr.ParsePubKey(p.key)
 		check(p.key == "" || err == nil, "%s must be a public key in hexadecimal, not %q", p.name, p.key)

@@ -2,7 +2,6 @@ package search
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/apiary-relay/apiary/pkg/config"
@@ -27,21 +26,14 @@ const maxLimit = 10_000
 
 // Validate reports everything that cannot work.
 func (c *Config) Validate() error {
-	var errs []error
-	positive := func(name string, v int64) {
-		if v <= 0 {
-			errs = append(errs, fmt.Errorf("%s must be positive, not %d", name, v))
-		}
-	}
-	positive("limit", int64(c.Limit))
-	positive("answer-bytes", c.AnswerBytes)
-	positive("count-limit", int64(c.CountLimit))
-	positive("max-requests", c.MaxRequests)
-	positive("acquire-timeout", int64(c.AcquireTimeout))
-	positive("query-timeout", int64(c.QueryTimeout))
-	positive("access-wait", int64(c.AccessWait))
-	if c.Limit > maxLimit {
-		errs = append(errs, fmt.Errorf("limit must be at most %d, not %d", maxLimit, c.Limit))
-	}
-	return errors.Join(errs...)
+	return errors.Join(
+		config.Positive("limit", c.Limit),
+		config.Positive("answer-bytes", c.AnswerBytes),
+		config.Positive("count-limit", c.CountLimit),
+		config.Positive("max-requests", c.MaxRequests),
+		config.Positive("acquire-timeout", c.AcquireTimeout),
+		config.Positive("query-timeout", c.QueryTimeout),
+		config.Positive("access-wait", c.AccessWait),
+		config.AtMost("limit", c.Limit, maxLimit),
+	)
 }

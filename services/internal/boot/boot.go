@@ -57,6 +57,9 @@ type Config struct {
 	QuietFailure bool `kong:"-"`
 }
 
+// Validate reports what cannot work.
+func (c *Config) Validate() error { return config.Positive("start-timeout", c.StartTimeout) }
+
 // DrainConfig bounds how long an orderly stop takes. In a cluster, delay and timeout together stay
 // below the pod's termination grace period.
 type DrainConfig struct {
@@ -66,10 +69,7 @@ type DrainConfig struct {
 
 // Validate reports what cannot work.
 func (c *DrainConfig) Validate() error {
-	if c.Delay < 0 || c.Timeout <= 0 {
-		return fmt.Errorf("delay %s must not be negative and timeout %s must be positive", c.Delay, c.Timeout)
-	}
-	return nil
+	return errors.Join(config.NotNegative("delay", c.Delay), config.Positive("timeout", c.Timeout))
 }
 
 // Env is what a service is built from.

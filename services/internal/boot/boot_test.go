@@ -105,6 +105,22 @@ func (s *signalled) Drain(context.Context) error {
 	return nil
 }
 
+func TestBadSettingsAreNamed(t *testing.T) {
+	for want, args := range map[string][]string{
+		`--admin.listen ($APIARY_ADMIN_LISTEN): "1:2:3" is not HOST:PORT: too many colons in address`: {"--admin.listen=1:2:3"},
+		"start-timeout must be positive, not -1s":                                                     {"--start-timeout=-1s"},
+		"drain: delay must not be negative, as -2m is":                                                {"--drain.delay=-2m"},
+		"drain: timeout must be positive, not 0s":                                                     {"--drain.timeout=0s"},
+		"trace: ratio 7 is not within 0 and 1":                                                        {"--trace.ratio=7"},
+		`--start-timeout: expected duration but got "x": `:                                            {"--start-timeout=x"},
+	} {
+		code, _, logs := start(t, never(t), args...)
+		require.Equal(t, 2, code)
+		require.Contains(t, logs, "hive: "+want)
+		require.Equal(t, 1, strings.Count(logs, "hive: "), logs)
+	}
+}
+
 func TestOrderlyStop(t *testing.T) {
 	s := &signalled{}
 	code, out, logs := start(t, func(e *Env) (lifecycle.Service, error) {

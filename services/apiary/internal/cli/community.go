@@ -31,8 +31,8 @@ func (f *directoryFlags) with(env env, do func(*operator.Directory) error) error
 		target = "unix://" + socket
 	}
 	directory, err := operator.Dial(target, env.Out)
-	if err != nil {
-		return err
+	if err != nil { // what --data leads to can be dialled
+		return usageError{fmt.Sprintf("--ingest: %v", err)}
 	}
 	err = do(directory)
 	var unreachable *operator.UnreachableError

@@ -49,7 +49,7 @@ func (c *configDocCmd) run(_ context.Context, env env) error {
 type healthcheckCmd struct {
 	Data     string `help:"Data directory of the apiary serve to ask. Default: that of apiary serve." placeholder:"DIR"`
 	DataHome string `help:"Where the user's data are." env:"XDG_DATA_HOME" hidden:""`
-	Address  string `help:"Ask the admin listener at this address instead." env:"-" placeholder:"HOST:PORT"`
+	Address  string `help:"Ask the admin listener at this address instead." env:"-" placeholder:"HOST:PORT" hostport:"empty"`
 	Live     bool   `help:"Ask whether it lives, not whether it is ready." env:"-"`
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/apiary-relay/apiary/pkg/config"
 	"github.com/apiary-relay/apiary/pkg/datadir"
+	"github.com/apiary-relay/apiary/pkg/postgres"
 	"github.com/apiary-relay/apiary/services/apiary"
 	"github.com/apiary-relay/apiary/services/internal/boot"
 )
@@ -16,7 +17,7 @@ import (
 type Config struct {
 	Data     string `help:"Data directory. Default: /var/lib/apiary for root, apiary among the user's data otherwise." placeholder:"DIR"`
 	DataHome string `help:"Where the user's data are." env:"XDG_DATA_HOME" hidden:""`
-	Listen   string `help:"Address for clients; the same as --gateway.listen." placeholder:"HOST:PORT"`
+	Listen   string `help:"Address for clients; the same as --gateway.listen." placeholder:"HOST:PORT" hostport:"empty"`
 
 	Postgres PostgresConfig `embed:"" prefix:"postgres."`
 	NATS     NATSConfig     `embed:"" prefix:"nats."`
@@ -51,14 +52,13 @@ func DefaultConfig() Config {
 }
 
 // Validate reports what cannot work.
-func (c *Config) Validate() error {
-	if c.Postgres.MaxConns < 1 {
-		return errors.New("postgres.max-conns must be at least 1")
-	}
-	if c.NATS.MaxStore < 1 || c.NATS.MaxMemory < 1 {
-		return errors.New("nats.max-store and nats.max-memory must be positive")
-	}
-	return nil
+func (c *PostgresConfig) Validate() error {
+	return errors.Join(postgres.CheckURL(c.URL), config.Positive("max-conns", c.MaxConns))
+}
+
+// Validate reports what cannot work.
+func (c *NATSConfig) Validate() error {
+	return errors.Join(config.Positive("max-store", c.MaxStore), config.Positive("max-memory", c.MaxMemory))
 }
 
 // DataDir returns the data directory that was asked for, or the default, as an absolute path.
