@@ -1,6 +1,6 @@
 // Package bus owns how the services talk over NATS: the connection, publishing with an acknowledgement,
 // ordered consumption that never skips silently, durable consumption with acknowledgement after the
-// effect, and the definitions of the streams.
+// effect, key-value buckets of what is worth nothing after a while, and the definitions of the streams.
 //
 // Rules. A publish fails at once while the server is away (the outbox keeps the row; nothing is buffered
 // that nobody has promised to keep). A consumer is told of everything it cannot be given: a hole in the

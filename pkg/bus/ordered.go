@@ -219,7 +219,7 @@ func (o *ordered) session(ctx context.Context) error {
 	if err != nil {
 		return translate(err)
 	}
-	defer o.forget(ctx, consumer)
+	defer o.bus.forgetConsumer(ctx, o.stream, consumer.CachedInfo().Name)
 	// Only now is it certain that nothing wanted was dropped before the consumer was there.
 	after, err := o.bus.StreamState(ctx, o.stream)
 	if err != nil {
@@ -290,19 +290,6 @@ func (o *ordered) place(ctx context.Context, state State) error {
 	}
 	o.sound = o.next - 1 // all of it was there, or has been told
 	return nil
-}
-
-// forget deletes a consumer. If that fails the server does it by itself a little later.
-func (o *ordered) forget(ctx context.Context, consumer jetstream.Consumer) {
-	if !o.bus.Connected() {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteLimit)
-	defer cancel()
-	err := o.bus.js.DeleteConsumer(ctx, o.stream, consumer.CachedInfo().Name)
-	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
-		o.bus.log.LogAttrs(ctx, slog.LevelDebug, "consumer not deleted", slog.String("stream", o.stream), slog.Any("error", err))
-	}
 }
 
 // ended tells the error of a handler apart from those of the bus.

@@ -72,23 +72,27 @@ func (b *Bus) Publish(ctx context.Context, subject, msgID string, payload []byte
 // stream in the order of its calls. It waits only while Config.MaxInFlight messages are unacknowledged.
 // The payload must not change until the Future is done.
 func (b *Bus) PublishAsync(ctx context.Context, subject, msgID string, payload []byte) (*Future, error) {
-	if err := b.slots.Acquire(ctx, 1); err != nil {
-		return nil, fmt.Errorf("publish to %s: wait for earlier messages: %w", subject, context.Cause(ctx))
-	}
 	msg := &nats.Msg{Subject: subject, Data: payload, Header: nats.Header{}}
 	if msgID != "" {
 		msg.Header[jetstream.MsgIDHeader] = []string{msgID}
 	}
 	propagator.Inject(ctx, headerCarrier(msg.Header))
+	return b.publish(ctx, msg)
+}
+
+func (b *Bus) publish(ctx context.Context, msg *nats.Msg) (*Future, error) {
+	if err := b.slots.Acquire(ctx, 1); err != nil {
+		return nil, fmt.Errorf("publish to %s: wait for earlier messages: %w", msg.Subject, context.Cause(ctx))
+	}
 	ack, err := b.js.PublishMsgAsync(msg)
 	if err != nil {
 		b.slots.Release(1)
 		b.metrics.published.Add(ctx, 1, outcomeFailed)
-		return nil, fmt.Errorf("publish to %s: %w", subject, translate(err))
+		return nil, fmt.Errorf("publish to %s: %w", msg.Subject, translate(err))
 	}
 	f := &Future{done: make(chan struct{})}
 	// One goroutine per unacknowledged message, so at most MaxInFlight; each ends within AckTimeout.
-	b.inFlight.Go(func() { b.resolve(context.WithoutCancel(ctx), f, subject, ack) })
+	b.inFlight.Go(func() { b.resolve(context.WithoutCancel(ctx), f, msg.Subject, ack) })
 	return f, nil
 }
 
