@@ -198,6 +198,25 @@ CREATE OR REPLACE FUNCTION pg_temp_keep() RETURNS trigger LANGUAGE plpgsql AS $$
 	requireOnce(t, h.published(), list...)
 }
 
+// TestRowsThatCannotBePublishedHoldUpNobody has more than a page of them in front of what waits for NATS.
+func TestRowsThatCannotBePublishedHoldUpNobody(t *testing.T) {
+	const broken = 50
+	h := newHarness(t)
+	r := h.start("one")
+	community := h.community(r, "one.example", open)
+	h.awaitStreams()
+	h.nats.Stop(t)
+	_, err := h.admin.Exec(t.Context(), `INSERT INTO ingest.outbox (payload, created_at) SELECT '\xff', now() - interval '1 day' FROM generate_series(1, $1)`, broken)
+	require.NoError(t, err)
+	list := notes(t, community, "alice", "note ", 20)
+	h.open(r).accept(list...)
+	h.nats.Restart(t)
+	requireOnce(t, h.events().await(t, len(list)), list...)
+	require.Eventually(t, func() bool { // the last of them is deleted, and nobody is told
+		return h.count(`SELECT count(*) FROM ingest.outbox`) == broken
+	}, patience, 10*time.Millisecond)
+}
+
 func TestDrain(t *testing.T) {
 	h := newHarness(t)
 	r := h.start("one")

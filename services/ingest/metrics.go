@@ -128,6 +128,7 @@ func (x *metrics) watch(m metric.Meter, publisher *outbox.Publisher, sweeper *ou
 		rows, _ := sweeper.Backlog()
 		return rows
 	})
+	gauge("outbox_stuck", "Overdue outbox rows that could not be published when this replica last went through all of them.", "", sweeper.Stuck)
 	gauge("outbox_oldest", "Age of the oldest outbox row.", "s", func() int64 {
 		_, oldest := sweeper.Backlog()
 		return int64(oldest / time.Second)

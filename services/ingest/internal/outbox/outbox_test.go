@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -175,7 +176,7 @@ func TestDeletesWaitForTheDatabase(t *testing.T) {
 // outage is an Outbox that fails.
 type outage struct{ looks, sweeps int }
 
-func (o *outage) SweepOutbox(context.Context, time.Duration, int, func([]*store.Row) []int64) (int, error) {
+func (o *outage) SweepOutbox(context.Context, time.Duration, int64, int, func([]*store.Row) []int64) (int, error) {
 	o.sweeps++
 	return 0, errors.New("away")
 }
@@ -189,18 +190,22 @@ func (o *outage) OutboxState(context.Context) (int64, time.Duration, error) {
 type full struct {
 	rows    []*store.Row
 	pages   int
-	emptied func() // called when the last row was published; may be nil
+	stays   int    // rows that cannot be published
+	emptied func() // called when the last of the others was published; may be nil
 }
 
-func (f *full) SweepOutbox(_ context.Context, _ time.Duration, limit int, publish func([]*store.Row) []int64) (int, error) {
+func (f *full) SweepOutbox(_ context.Context, _ time.Duration, after int64, limit int, publish func([]*store.Row) []int64) (int, error) {
 	f.pages++
-	n := min(limit, len(f.rows))
-	published := publish(f.rows[:n])
-	f.rows = f.rows[len(published):]
-	if len(f.rows) == 0 && f.emptied != nil {
+	page := slices.DeleteFunc(slices.Clone(f.rows), func(r *store.Row) bool { return r.ID <= after })
+	if page = page[:min(limit, len(page))]; len(page) == 0 {
+		return 0, nil
+	}
+	published := publish(page)
+	f.rows = slices.DeleteFunc(f.rows, func(r *store.Row) bool { return slices.Contains(published, r.ID) })
+	if len(f.rows) == f.stays && f.emptied != nil {
 		f.emptied()
 	}
-	return n, nil
+	return len(page), nil
 }
 
 func (f *full) OutboxState(context.Context) (int64, time.Duration, error) {
@@ -245,7 +250,7 @@ func (connected) PublishAsync(context.Context, string, string, []byte) (*bus.Fut
 func TestSweeperDoesNotSpin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &full{}
-		for id := range int64(100) {
+		for id := int64(1); id <= 100; id++ {
 			f.rows = append(f.rows, row(t, id, 1))
 		}
 		s := NewSweeper(SweeperConfig{Age: time.Second, Interval: time.Second}, f, connected{}, quiet)
@@ -259,7 +264,7 @@ func TestSweeperDoesNotSpin(t *testing.T) {
 
 func TestSweeperTakesAllPages(t *testing.T) {
 	f := &full{}
-	for id := range int64(100) {
+	for id := int64(1); id <= 100; id++ {
 		f.rows = append(f.rows, row(t, id, 1))
 	}
 	b := bustest.NewBus(t)
@@ -272,4 +277,38 @@ func TestSweeperTakesAllPages(t *testing.T) {
 	state, err := b.StreamState(t.Context(), subject.StreamEvents)
 	require.NoError(t, err)
 	require.EqualValues(t, 100, state.LastSeq)
+}
+
+// Rows that cannot be published, more than a page of them and in front, hold up nobody: they stay, and are counted.
+func TestUnpublishableRowsHoldUpNobody(t *testing.T) {
+	const maxPayload = 64 << 10
+	b := bustest.New(t, bustest.MaxPayload(maxPayload)).Connect(t)
+	bustest.EnsureStreams(t, b)
+	f := &full{stays: 2*sweepPage + 1}
+	for id := int64(1); id <= int64(f.stays)+sweepPage; id++ {
+		r := row(t, id, 1)
+		switch {
+		case id == 1:
+			r.Err = errors.New("damaged")
+		case id <= int64(f.stays):
+			r.Partitions[0].Batch = make([]byte, maxPayload+1)
+		}
+		f.rows = append(f.rows, r)
+	}
+	s := NewSweeper(SweeperConfig{Age: time.Second, Interval: 5 * time.Millisecond}, f, b, quiet)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	rounds := 0
+	f.emptied = func() {
+		if s.Stuck() == int64(f.stays) { // a whole round in which nothing else was left
+			cancel()
+		}
+		rounds++
+	}
+	require.NoError(t, s.Run(ctx, func() {}))
+	require.Len(t, f.rows, f.stays)
+	require.LessOrEqual(t, rounds, 10)
+	state, err := b.StreamState(t.Context(), subject.StreamEvents)
+	require.NoError(t, err)
+	require.EqualValues(t, sweepPage, state.LastSeq)
 }

@@ -248,6 +248,9 @@ func (p *Publisher) finish(n int) {
 
 // publish sends all messages of a row without waiting for acknowledgements.
 func publish(ctx context.Context, b Bus, row *store.Row) ([]*bus.Future, error) {
+	if row.Err != nil {
+		return nil, fmt.Errorf("read outbox row %d: %w", row.ID, row.Err)
+	}
 	if !b.Connected() {
 		return nil, bus.ErrDisconnected
 	}

@@ -16,8 +16,8 @@ const (
 	// By outbox_pkey. Rows that another replica's sweep holds are skipped.
 	sqlOldRows = `
 SELECT id, created_at, payload FROM ingest.outbox
-WHERE created_at < now() - make_interval(secs => $1)
-ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED`
+WHERE id > $1 AND created_at < now() - make_interval(secs => $2)
+ORDER BY id LIMIT $3 FOR UPDATE SKIP LOCKED`
 
 	// By outbox_pkey.
 	sqlDeleteRows = `DELETE FROM ingest.outbox WHERE id = ANY($1::bigint[])`
@@ -45,17 +45,17 @@ func (s *Store) DeleteRows(ctx context.Context, ids []int64) error {
 	return nil
 }
 
-// SweepOutbox gives publish up to limit rows older than age, by id, deletes those whose ids it returns, and
-// returns how many rows it found. The rows are locked meanwhile, so that no other replica publishes them too;
+// SweepOutbox gives publish up to limit rows older than age whose ids are greater than after, by id, deletes those
+// whose ids it returns, and returns how many rows it found. The rows are locked meanwhile, so that no other replica publishes them too;
 // publish must be done well before the pool's idle-in-transaction timeout.
-func (s *Store) SweepOutbox(ctx context.Context, age time.Duration, limit int, publish func([]*Row) []int64) (int, error) {
+func (s *Store) SweepOutbox(ctx context.Context, age time.Duration, after int64, limit int, publish func([]*Row) []int64) (int, error) {
 	found := 0
 	err := s.withConn(ctx, func(conn *pgx.Conn) error {
 		b := &pgx.Batch{}
 		b.Queue(sqlBegin)
 		b.Queue(sqlNoWait)
 		var list []*Row
-		b.Queue(sqlOldRows, age.Seconds(), limit).Query(func(rows pgx.Rows) error {
+		b.Queue(sqlOldRows, after, age.Seconds(), limit).Query(func(rows pgx.Rows) error {
 			var err error
 			list, err = pgx.CollectRows(rows, scanRow)
 			return err
@@ -89,7 +89,8 @@ func scanRow(r pgx.CollectableRow) (*Row, error) {
 	}
 	var p busv1.OutboxPayload
 	if err := proto.Unmarshal(payload, &p); err != nil {
-		return nil, fmt.Errorf("decode outbox row %d: %w", row.ID, err)
+		row.Err = fmt.Errorf("decode payload: %w", err)
+		return row, nil // the rows behind it are not to suffer
 	}
 	row.Partitions = p.GetPartitions()
 	return row, nil

@@ -94,7 +94,7 @@ func TestPlans(t *testing.T) {
 		"sqlVanishingWraps":     `1, '\x01'::bytea, 1, 1`,
 		"sqlEvent":              `1, '\x01'::bytea`,
 		"sqlForget":             `now(), 1`,
-		"sqlOldRows":            `1, 1`,
+		"sqlOldRows":            `1, 1, 1`,
 		"sqlExpiredCommunities": `1, 1`,
 		"sqlExpired":            `1, 1, 1`,
 	} {

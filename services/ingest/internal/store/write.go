@@ -182,6 +182,8 @@ type Row struct {
 	CreatedAt time.Time
 	// Partitions are the messages, ascending by partition.
 	Partitions []*busv1.PartitionBatch
+	// Err says why Partitions could not be read; such a row cannot be published.
+	Err error
 }
 
 // Size is the payload's size in bytes, near enough for bounding queues.
