@@ -18,12 +18,13 @@ FANOUTS  ?= 2
 SEARCHES ?= 2
 DATA     ?=
 ARGS     ?=
+MB       ?= 200
 FUZZTIME ?= 20s
 BENCHTIME ?= 1x
 # Not every shell expands ~ after DATA=.
 data_flag = $(if $(DATA),--data "$(patsubst ~/%,$(HOME)/%,$(DATA))")
 
-.PHONY: help up cluster build test test-go test-short interop conformance conformance-local bench bench-go fuzz-short tools gen fmt lint proto-check tidy check doc clean ci postgres go nats-server gotestsum
+.PHONY: help up cluster build test test-go test-short interop conformance conformance-local bench hostile bench-go fuzz-short tools gen fmt lint proto-check tidy check doc clean ci postgres go nats-server gotestsum
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 19
@@ -76,6 +77,9 @@ conformance-local: postgres build nats-server ## Hold the all-in-one and a split
 
 bench: postgres build ## Measure this machine: a table, then one RESULT line
 	@bin/bench $(ARGS)
+
+hostile: postgres build ## Attack a relay with MB megabytes and measure what others notice (MB, ARGS)
+	@bin/bench hostile -mb $(MB) $(ARGS)
 
 bench-go: postgres ## Run the Go benchmarks (BENCHTIME)
 	@go run ./tools/pgtmp -- go test -run '^$$' -bench . -benchtime=$(BENCHTIME) $(ARGS) work

@@ -2,6 +2,8 @@
 // of production: every acknowledged event is committed and flushed by Postgres. It prints a table and, as
 // its last line, RESULT with the figures as JSON.
 //
+// bench hostile instead lets attackers loose on the relay and measures what well-behaved clients notice of it.
+//
 // It fails when what it checks is wrong (an acknowledged event is not stored, a delivery is missing or
 // repeated), never because the machine is slow. Client and server share the machine's cores, so the figures
 // compare runs on one machine and are no capacity statement.
@@ -32,24 +34,45 @@ type options struct {
 	idle        int
 }
 
-func main() {
-	opts := options{}
-	flag.StringVar(&opts.binary, "apiary", "bin/apiary", "the all-in-one's binary")
-	flag.IntVar(&opts.events, "events", 100_000, "events to publish, and then to query")
-	flag.IntVar(&opts.publishers, "publishers", 16, "connections that publish")
-	flag.IntVar(&opts.window, "window", 64, "events in flight per publishing connection")
-	flag.IntVar(&opts.subscribers, "subscribers", 1000, "subscribers of the crowded delivery run")
-	flag.IntVar(&opts.queries, "queries", 300, "queries per shape of filter")
-	flag.IntVar(&opts.idle, "idle", 5000, "idle authenticated connections")
-	flag.Parse()
+func (o *options) flags() *flag.FlagSet {
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.StringVar(&o.binary, "apiary", "bin/apiary", "the all-in-one's binary")
+	flags.IntVar(&o.events, "events", 100_000, "events to publish, and then to query")
+	flags.IntVar(&o.publishers, "publishers", 16, "connections that publish")
+	flags.IntVar(&o.window, "window", 64, "events in flight per publishing connection")
+	flags.IntVar(&o.subscribers, "subscribers", 1000, "subscribers of the crowded delivery run")
+	flags.IntVar(&o.queries, "queries", 300, "queries per shape of filter")
+	flags.IntVar(&o.idle, "idle", 5000, "idle authenticated connections")
+	return flags
+}
 
+func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, opts, os.Stdout)
+	err := command(ctx, os.Args[1:])
 	stop()
-	if err != nil {
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
+}
+
+// command runs what the arguments say.
+func command(ctx context.Context, args []string) error {
+	switch {
+	case len(args) > 0 && args[0] == "hostile":
+		h := hostile{separately: true}
+		if err := h.flags("bench hostile").Parse(args[1:]); err != nil {
+			return err
+		}
+		return runHostile(ctx, h, os.Stdout)
+	case len(args) == 2 && args[0] == "attack": // bench hostile starts it
+		return runAttack(ctx, args[1], os.Stdout)
+	}
+	opts := options{}
+	if err := opts.flags().Parse(args); err != nil {
+		return err
+	}
+	return run(ctx, opts, os.Stdout)
 }
 
 // result is the RESULT line. Latencies are in milliseconds, memory in KiB.

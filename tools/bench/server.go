@@ -23,6 +23,7 @@ type server struct {
 	dir    string
 	log    bytes.Buffer
 	addr   string
+	admin  string
 }
 
 // url is where clients connect.
@@ -69,7 +70,7 @@ func startServer(ctx context.Context, binary string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &server{dir: dir, addr: addr, exited: make(chan error, 1)}
+	s := &server{dir: dir, addr: addr, admin: adminAddr, exited: make(chan error, 1)}
 	// Not CommandContext: the process is stopped by signal, in stop, so that it can clean up.
 	s.cmd = exec.Command(binary, "serve", "--listen", addr, "--admin.listen", adminAddr, "--data", filepath.Join(dir, "data")) //nolint:gosec,noctx // our own binary, stopped in stop
 	s.cmd.Stdout, s.cmd.Stderr = &s.log, &s.log
@@ -165,4 +166,52 @@ func (s *server) cpu() (time.Duration, error) {
 	}
 	const ticksPerSecond = 100 // USER_HZ, fixed on Linux
 	return time.Duration(ticks) * time.Second / ticksPerSecond, nil
+}
+
+// alive reports whether the process has not ended.
+func (s *server) alive() bool {
+	select {
+	case err := <-s.exited:
+		s.exited <- err
+		return false
+	default:
+		return true
+	}
+}
+
+// goroutines is how many the process has, by its admin listener.
+func (s *server) goroutines(ctx context.Context) (int, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.admin+"/debug/pprof/goroutine?debug=1", nil)
+	if err != nil {
+		return 0, err
+	}
+	resp, err := (&http.Client{Timeout: 10 * time.Second}).Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	var n int
+	if _, err := fmt.Fscanf(resp.Body, "goroutine profile: total %d", &n); err != nil {
+		return 0, fmt.Errorf("read the goroutine profile: %w", err)
+	}
+	return n, nil
+}
+
+// goroutinesAfter waits until there are at most enough goroutines, or until patience is over, and returns how many
+// there are.
+func (s *server) goroutinesAfter(ctx context.Context, enough int, patience time.Duration) (int, error) {
+	end := time.Now().Add(patience)
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		n, err := s.goroutines(ctx)
+		if err != nil || n <= enough || time.Now().After(end) {
+			return n, err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
 }
