@@ -132,6 +132,40 @@ func TestPrivateKindsReachTheirParties(t *testing.T) {
 	g.delivered(note, 1, 2, 3)
 }
 
+// What a kind says of its readers holds live as it does for stored events (search).
+func TestKindsThatAreNotForEverybody(t *testing.T) {
+	t.Parallel()
+	c := newCell(t)
+	g := c.node().attach()
+	carol := nostr.PubKey{0xca}
+	g.send(subscribe(1, "", everything, asKeys(alice)), subscribe(2, "", everything, asKeys(bob)), subscribe(3, "", everything, asKeys(carol)))
+	for h := uint64(1); h <= 3; h++ {
+		g.attached(h)
+	}
+	toBob := tagged("p", bob.String())
+	for _, tt := range []struct {
+		what string
+		e    *event
+		to   []uint64
+	}{
+		{"a reminder", c.event("", ofKind(nostr.KindReminder), from(alice), toBob), []uint64{1}},
+		{"a push lease", c.event("", ofKind(nostr.KindPushLease), from(alice)), []uint64{1}},
+		{"a persona", c.event("", ofKind(nostr.KindPersona), from(alice)), []uint64{1}},
+		{"a shared persona", c.event("", ofKind(nostr.KindPersona), from(alice), tagged("shared", "true")), []uint64{1, 2, 3}},
+		{"a persona that looks shared", c.event("", ofKind(nostr.KindTeamCatalog), from(alice), tagged("shared", "yes")), []uint64{1}},
+		{"a frame of an agent", c.event("", ofKind(nostr.KindAgentFrame), from(alice), toBob), []uint64{1, 2}},
+		{"a notice", c.event("", ofKind(nostr.KindMemberAdded), from(nostr.PubKey{9}), toBob), []uint64{2}},
+		{"an agent's memory", c.event("", ofKind(nostr.KindAgentMemory), from(alice), toBob), []uint64{1, 2}},
+		{"a metric", c.event("", ofKind(nostr.KindTurnMetric), from(alice), toBob), []uint64{2}},
+		{"hidden conversations", c.event("", ofKind(nostr.KindHiddenConversations), from(nostr.PubKey{9}), toBob), []uint64{2}},
+	} {
+		c.publish(tt.e)
+		g.delivered(tt.e, tt.to...)
+	}
+	c.publish(c.event("", ofKind(nostr.KindTurnMetric), from(alice), toBob, tagged("p", carol.String())))
+	g.silent()
+}
+
 // Who acts with several keys gets a private event by a key that is a party and may read by itself: one that
 // was removed brings nothing, whatever the others may.
 func TestPrivateKindsNeedAPartyThatMayRead(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/nostr/kind"
 	"github.com/apiary-relay/apiary/pkg/testkit/nostrtest"
 	"github.com/apiary-relay/apiary/services/search/internal/access"
 	"github.com/apiary-relay/apiary/services/search/internal/fixture"
@@ -39,6 +40,25 @@ var (
 	// hard are tag values whose keys are digests, or look like one.
 	hard = []string{strings.Repeat("a", 200), strings.Repeat("a", 201), strings.Repeat("a", 202), "\x01", "\x01abc", strings.Repeat("\x00", 300)}
 )
+
+// private are the kinds that are not for everybody, as far as they are stored.
+var private = kind.List(func(r kind.Rules) bool {
+	return r.Readers != kind.Everybody && r.Class != kind.Ephemeral
+})
+
+// drawPartyTag draws a tag that has to do with who may read an event of a private kind.
+func drawPartyTag(t *rapid.T) nostr.Tag {
+	switch rapid.IntRange(0, 5).Draw(t, "party tag") {
+	case 0:
+		return nostr.Tag{"shared", rapid.SampledFrom([]string{"true", "false"}).Draw(t, "shared")}
+	case 1:
+		return nostr.Tag{"shared", "true"}
+	case 2:
+		return rapid.SampledFrom([]nostr.Tag{{"shared"}, {"shared", "true", "1"}, {"p"}, {"p", "nobody"}}).Draw(t, "odd tag")
+	default:
+		return nostr.Tag{"p", rapid.SampledFrom(people).Draw(t, "recipient").String()}
+	}
+}
 
 // strangers wrote nothing.
 var strangers = func() []nostr.PubKey {
@@ -70,8 +90,8 @@ func drawWorld(t *rapid.T) *world {
 		case 0:
 			e.Tags = append(e.Tags, nostr.Tag{"t", rapid.SampledFrom(hard).Draw(t, "hard")})
 		case 1:
-			e.Kind = rapid.SampledFrom([]nostr.Kind{4, 1059, 1984}).Draw(t, "private kind")
-			e.Tags = append(e.Tags, nostr.Tag{"p", rapid.SampledFrom(people).Draw(t, "recipient").String()})
+			e.Kind = rapid.SampledFrom(private).Draw(t, "private kind")
+			e.Tags = append(e.Tags, rapid.SliceOfN(rapid.Custom(drawPartyTag), 0, 2).Draw(t, "party tags")...)
 		case 2:
 			e.Tags = append(nostr.Tags{{"expiration", rapid.SampledFrom([]string{"1", strconv.Itoa(testNow), strconv.Itoa(testNow + 1)}).Draw(t, "expires")}}, e.Tags...)
 		case 3:
@@ -150,14 +170,12 @@ func (w *world) visible(e *nostr.Event, r access.Reader) bool {
 			return false
 		}
 	}
-	return !access.PartyOnly(e.Kind) || slices.ContainsFunc(keys, func(k nostr.PubKey) bool {
-		if e.Kind == access.KindReport {
-			return e.PubKey == k || slices.Contains(w.admins, k)
-		}
+	audience := kind.AudienceOf(e)
+	return audience.IsEverybody() || slices.ContainsFunc(keys, func(k nostr.PubKey) bool {
 		if e.PubKey != k && e.Kind == nostr.KindGiftWrap && w.gone(k, e) {
 			return false
 		}
-		return e.PubKey == k || (&nostr.Filter{Tags: []nostr.TagCondition{{Name: 'p', Values: []string{k.String()}}}}).Match(e)
+		return audience.Has(k, slices.Contains(w.admins, k))
 	})
 }
 
@@ -213,7 +231,7 @@ func drawFilter(t *rapid.T, w *world) *nostr.Filter {
 	case 2:
 		f.Tags = addCondition(f.Tags, 'k', []string{"1"})
 	case 3:
-		f.Kinds = []nostr.Kind{4, 1059, 1984, 4}
+		f.Kinds = rapid.SliceOfN(rapid.SampledFrom(private), 1, 4).Draw(t, "private kinds")
 	case 4:
 		f.Kinds = []nostr.Kind{0, 3, 10002, 30023, 39000}
 		f.Authors = people[:3]

@@ -54,7 +54,7 @@ func (s *Service) moderation(ctx context.Context, community tenant.ID, actor nos
 	if list != searchv1.ModerationList_MODERATION_LIST_REPORTED_EVENTS {
 		return nil, fault.New(fault.Invalid, "no such list")
 	}
-	reports, _ := plan.Rows(&nostr.Filter{Kinds: []nostr.Kind{access.KindReport}},
+	reports, _ := plan.Rows(&nostr.Filter{Kinds: []nostr.Kind{nostr.KindReport}},
 		access.Reader{Community: community, Keys: []nostr.PubKey{actor}, Now: s.now().Unix()}, store.MaxEntries, s.cfg.AnswerBytes)
 	return s.store.Reported(ctx, community, actor, reports)
 }

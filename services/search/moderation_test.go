@@ -12,7 +12,6 @@ import (
 	"github.com/apiary-relay/apiary/pkg/nostr"
 	"github.com/apiary-relay/apiary/pkg/testkit/nostrtest"
 	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
-	"github.com/apiary-relay/apiary/services/search/internal/access"
 )
 
 func TestListModeration(t *testing.T) {
@@ -32,7 +31,7 @@ func TestListModeration(t *testing.T) {
 
 	target, decided, banned, hidden := nostr.ID{1}, nostr.ID{2}, nostr.ID{7}, nostr.ID{4}
 	report := func(author string, at int64, of nostr.ID, kind, content string, more ...nostrtest.Option) *nostr.Event {
-		return nostrtest.Event(t, author, append(more, nostrtest.Kind(access.KindReport), nostrtest.CreatedAt(nostrtest.Epoch+at),
+		return nostrtest.Event(t, author, append(more, nostrtest.Kind(nostr.KindReport), nostrtest.CreatedAt(nostrtest.Epoch+at),
 			nostrtest.Tag("e", of.String(), kind), nostrtest.Tag("p", bob.String()), nostrtest.Content(content))...)
 	}
 	db.Channel(t, community, "secret", "private", bob)

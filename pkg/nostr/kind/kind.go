@@ -37,6 +37,9 @@ const (
 	Channel
 	// Target events are in the channel of what they are about; their h tag names it where they have one.
 	Target
+	// State is the state of the channel that the d tag names. It is delivered to those who ask for that
+	// channel, and to those who ask for no channel, of whoever may read it.
+	State
 )
 
 // Sender says who may submit events of a kind.

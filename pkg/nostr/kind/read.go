@@ -67,6 +67,29 @@ func (a Audience) MayHave(keys []nostr.PubKey) bool {
 	return a.everybody || slices.ContainsFunc(keys, func(k nostr.PubKey) bool { return a.Has(k, true) })
 }
 
+// MarkName is the name of the tag that Mark's value is stored under, next to an event's own tags. It is longer
+// than a letter, so that no filter can ask for it.
+const MarkName = "audience"
+
+// MarkEverybody marks an event of a Shared kind that is everybody's.
+const MarkEverybody = "*"
+
+// Mark returns what has to be stored with an event to find out about its audience without reading it, where single
+// tags do not tell: that it is shared, or the key of its owner in hexadecimal. It is false for all
+// others, which need none.
+func Mark(e *nostr.Event) (string, bool) {
+	switch Of(e.Kind).Readers {
+	case Shared:
+		return MarkEverybody, isShared(e.Tags)
+	case Owner:
+		for owner := range ownerOf(e) {
+			return owner.String(), true
+		}
+	default:
+	}
+	return "", false
+}
+
 func only(key nostr.PubKey) map[nostr.PubKey]struct{} {
 	return map[nostr.PubKey]struct{}{key: {}}
 }

@@ -54,6 +54,18 @@ func TestAudience(t *testing.T) {
 			require.Equal(t, c.want == all, a.IsEverybody())
 			require.Equal(t, c.want.alice || c.want.moderator, a.MayHave([]nostr.PubKey{alice}))
 			require.Equal(t, c.want.alice || c.want.bob || c.want.moderator, a.MayHave([]nostr.PubKey{alice, bob}))
+
+			mark, marked := kind.Mark(&nostr.Event{PubKey: author, Kind: c.kind, Tags: c.tags})
+			switch kind.Of(c.kind).Readers {
+			case kind.Shared:
+				require.Equal(t, c.want == all, marked)
+				require.Equal(t, kind.MarkEverybody, mark)
+			case kind.Owner:
+				require.Equal(t, c.want.alice || c.want.bob, marked)
+				require.True(t, !marked || mark == alice.String() || mark == bob.String())
+			default:
+				require.False(t, marked)
+			}
 		})
 	}
 }

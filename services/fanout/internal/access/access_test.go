@@ -14,21 +14,6 @@ import (
 
 var alice, bob, carol = nostr.PubKey{1}, nostr.PubKey{2}, nostr.PubKey{3}
 
-func TestPrivateKindsGoToTheirParties(t *testing.T) {
-	t.Parallel()
-	for _, k := range []nostr.Kind{4, 1059, 21059} {
-		require.True(t, IsPrivate(k))
-	}
-	require.False(t, IsPrivate(nostr.KindChat))
-	require.True(t, IsReport(1984))
-	require.False(t, IsReport(nostr.KindChat))
-	parties := PartiesOf(&nostr.Event{PubKey: alice, Tags: nostr.Tags{{"p", bob.String()}, {"p"}, {"p", "x"}, {"e", carol.String()}}})
-	require.True(t, parties.Include([]nostr.PubKey{alice}))
-	require.True(t, parties.Include([]nostr.PubKey{carol, bob}))
-	require.False(t, parties.Include([]nostr.PubKey{carol}))
-	require.False(t, parties.Include(nil))
-}
-
 func TestVerdictsAgeWithTheVersions(t *testing.T) {
 	t.Parallel()
 	topic := NewTopic(1, "hive")

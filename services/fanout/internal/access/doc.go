@@ -3,8 +3,8 @@
 // It owns the verdicts of a topic: for every key subscribed there, whether it may read the topic,
 // whether it moderates the community, and under which access versions search said so. A verdict is good for an envelope when it is at least as
 // new as the versions the envelope was committed under; an older or missing one must be asked for before
-// delivering. It also owns the rule of the kinds that go to their parties only, which the event itself
-// decides.
+// delivering. Whom an event is for, of those who may read its topic, is not asked here: the event itself says it
+// (kind.AudienceOf).
 //
 // What is not known is not allowed. A Topic has one owner: no lock, no I/O; Ask is the only function
 // that calls search, blocks, and may run on any goroutine, because it touches no Topic.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/apiary-relay/apiary/pkg/fault"
 	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/nostr/kind"
 	commonv1 "github.com/apiary-relay/apiary/proto/gen/apiary/common/v1"
 	"github.com/apiary-relay/apiary/services/fanout/internal/access"
 	"github.com/apiary-relay/apiary/services/fanout/internal/position"
@@ -35,11 +36,8 @@ type part struct {
 	// settled are verdicts that hold for this envelope only: search has answered from a state that is new
 	// enough although its versions are lower.
 	settled map[nostr.PubKey]settlement
-	// parties are set for a private event: only their keys count.
-	parties access.Parties
-	// report is set for a report, which is only for its author and for who moderates the community.
-	report bool
-	author nostr.PubKey
+	// audience is whom the event is for: only their keys count.
+	audience kind.Audience
 }
 
 // settlement is what search said of a key.
@@ -53,7 +51,7 @@ func channelPart(key topicKey, e *nostr.Event, versions access.Versions, subs []
 		channel = e.DTag()
 	}
 	t := access.NewTopic(key.community, channel)
-	pt := part{topic: t, versions: versions, subs: subs, grants: make([][]*access.Grant, len(subs))}
+	pt := part{topic: t, versions: versions, subs: subs, audience: kind.AudienceOf(e), grants: make([][]*access.Grant, len(subs))}
 	for i, s := range subs {
 		pt.grants[i] = make([]*access.Grant, len(s.Keys))
 		for j, k := range s.Keys {
@@ -70,14 +68,12 @@ func (pt *part) grantsOf(i int) []*access.Grant {
 	return pt.subs[i].grants
 }
 
-// counts reports whether it matters what a key may: of a private event only for its parties.
-func (pt *part) counts(g *access.Grant) bool {
-	return pt.parties == nil || pt.parties.Has(g.Key())
-}
+// counts reports whether it matters what a key may: only if the event is for it, or is if it moderates.
+func (pt *part) counts(g *access.Grant) bool { return pt.audience.Has(g.Key(), true) }
 
 // verdict says whether the i-th recipient may get the envelope, and whether that is known. Who acts with
-// several keys may read what one of them may; that one must by itself be privy to a private event or a report,
-// because another that is may be banned by now.
+// several keys may read what one of them may; that one must by itself be of the event's audience, because another
+// that is may be banned by now.
 func (pt *part) verdict(i int) (allowed, known bool) {
 	known = true
 	for _, g := range pt.grantsOf(i) {
@@ -88,8 +84,7 @@ func (pt *part) verdict(i int) (allowed, known bool) {
 		if !decided {
 			said, decided = pt.settled[g.Key()]
 		}
-		privy := !pt.report || g.Key() == pt.author || said.moderates
-		if decided && said.allowed && privy {
+		if decided && said.allowed && pt.audience.Has(g.Key(), said.moderates) {
 			return true, true
 		}
 		known = known && decided

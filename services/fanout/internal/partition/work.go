@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/nostr/kind"
 	"github.com/apiary-relay/apiary/pkg/nostr/wire"
 	"github.com/apiary-relay/apiary/pkg/placement"
 	"github.com/apiary-relay/apiary/pkg/telemetry"
@@ -125,18 +126,13 @@ func (p *Partition) malformed(ctx context.Context, at position.Position, why str
 		slog.Uint64("sequence", at.Sequence), slog.Uint64("index", uint64(at.Index)), slog.String("why", why))
 }
 
-// isChannelState reports whether events of the kind are a channel's relay-signed state, which ordinary
-// NIP-29 clients ask for without #h.
-func isChannelState(k nostr.Kind) bool {
-	return k >= nostr.KindGroupMetadata && k <= nostr.KindGroupRoles
-}
-
 // match returns the decision on an envelope, nil if it is for nobody.
 func (p *Partition) match(ctx context.Context, w *work, envelope *commonv1.Envelope, at position.Position) *decision {
 	h := envelope.GetHeader()
 	key := topicKey{h.GetCommunity(), h.GetChannel()}
 	own, global := p.indexOf(w, key), (*index.Index[*subscription])(nil)
-	isState := isChannelState(nostr.Kind(h.GetKind()))
+	// Ordinary NIP-29 clients ask for the state of channels without #h.
+	isState := kind.Of(nostr.Kind(h.GetKind())).Scope == kind.State
 	if isState && placement.Partition(key.community, "", p.cfg.Partitions) == p.number {
 		global = p.indexOf(w, topicKey{key.community, ""})
 		if key.channel == "" {
@@ -152,15 +148,15 @@ func (p *Partition) match(ctx context.Context, w *work, envelope *commonv1.Envel
 		return nil
 	}
 	started := time.Now()
+	audience := kind.AudienceOf(event)
 	d := &decision{envelope: envelope, at: at, span: p.startSpan(ctx, h)}
 	versions := access.Versions{Community: h.GetCommunityAclVersion(), Channel: h.GetChannelAclVersion()}
-	if subs := p.find(ctx, w, own, event, at); len(subs) > 0 {
+	if subs := p.find(ctx, w, own, event, audience, at); len(subs) > 0 {
 		d.parts = append(d.parts, part{
-			topic: subs[0].topic.access, versions: versions, subs: subs,
-			parties: partiesOf(event), report: access.IsReport(event.Kind), author: event.PubKey,
+			topic: subs[0].topic.access, versions: versions, subs: subs, audience: audience,
 		})
 	}
-	if subs := p.find(ctx, w, global, event, at); len(subs) > 0 {
+	if subs := p.find(ctx, w, global, event, audience, at); len(subs) > 0 {
 		d.parts = append(d.parts, channelPart(key, event, versions, subs))
 	}
 	p.deps.Metrics.match.Record(ctx, time.Since(started).Seconds())
@@ -193,35 +189,28 @@ func (p *Partition) indexOf(w *work, key topicKey) *index.Index[*subscription] {
 	return nil
 }
 
-// find returns the subscriptions that an event matches, that have not got it yet, and that are a party
-// to it if it is private.
-func (p *Partition) find(ctx context.Context, w *work, x *index.Index[*subscription], e *nostr.Event, at position.Position) []*subscription {
+// find returns the subscriptions that an event matches, that have not got it yet, and that can be of its
+// audience.
+func (p *Partition) find(
+	ctx context.Context, w *work, x *index.Index[*subscription], e *nostr.Event, audience kind.Audience, at position.Position,
+) []*subscription {
 	if x == nil {
 		return nil
 	}
 	found := x.Match(e, nil)
 	p.deps.Metrics.matched.Add(ctx, int64(len(found)))
-	parties := partiesOf(e)
 	kept := found[:0]
 	for _, s := range found {
 		switch {
 		case !at.IsAfter(s.from[w.stream]):
 		case w.replay != nil && at.IsAfter(w.replay.upto[w.stream]):
-		case parties != nil && !parties.Include(s.Keys):
+		case !audience.MayHave(s.Keys):
 			p.deps.Metrics.drop(ctx, dropDenied, 1)
 		default:
 			kept = append(kept, s)
 		}
 	}
 	return kept
-}
-
-// partiesOf returns who may get an event, nil if it is not private.
-func partiesOf(e *nostr.Event) access.Parties {
-	if access.IsPrivate(e.Kind) {
-		return access.PartiesOf(e)
-	}
-	return nil
 }
 
 // dispatch delivers a decided envelope, once per gateway, and passes it.

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/nostr/kind"
 	"github.com/apiary-relay/apiary/pkg/nostr/wire"
 	commonv1 "github.com/apiary-relay/apiary/proto/gen/apiary/common/v1"
 	"github.com/apiary-relay/apiary/services/gateway/internal/cork"
@@ -86,6 +87,4 @@ func Stored(prefix, raw []byte) cork.Frame {
 
 // IsChannelState reports whether a kind is a channel's relay-signed state (NIP-29), which is
 // delivered on two topics: the channel's and the community's global one.
-func IsChannelState(kind uint32) bool {
-	return nostr.Kind(kind) >= 39000 && nostr.Kind(kind) <= 39003
-}
+func IsChannelState(k uint32) bool { return kind.Of(nostr.Kind(k)).Scope == kind.State }

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/nostr/kind"
 	"github.com/apiary-relay/apiary/pkg/nostr/wire"
 	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
 )
@@ -135,13 +136,13 @@ func newTagColumns(n int) *tagColumns {
 	}
 }
 
-func (c *tagColumns) add(community int64, r tagRow, createdAt int64, id []byte, kind nostr.Kind) {
+func (c *tagColumns) add(community int64, r tagRow, createdAt int64, id []byte, k nostr.Kind) {
 	c.communities = append(c.communities, community)
-	c.names = append(c.names, string([]byte{r.letter}))
+	c.names = append(c.names, r.name)
 	c.values = append(c.values, r.key)
 	c.created = append(c.created, createdAt)
 	c.ids = append(c.ids, id)
-	c.kinds = append(c.kinds, int32(kind))
+	c.kinds = append(c.kinds, int32(k))
 }
 
 // addEvent adds all rows of an event.
@@ -151,14 +152,15 @@ func (c *tagColumns) addEvent(community int64, ev *nostr.Event) {
 	}
 }
 
-// tagRow is what a tag is found by: its letter, and the TagKey of its first value.
+// tagRow is what a tag is found by: its name, which is one letter or kind.MarkName, and the TagKey of its first
+// value.
 type tagRow struct {
-	letter byte
-	key    []byte
+	name string
+	key  []byte
 }
 
-// tagRows returns a row for each distinct (letter, first value). A tag without a value has none to be found
-// by. The rows share no memory with the event.
+// tagRows returns a row for each distinct (letter, first value), and one for the mark of an event's audience. A tag
+// without a value has none to be found by. The rows share no memory with the event.
 func tagRows(ev *nostr.Event) []tagRow {
 	type seenRow struct {
 		letter byte
@@ -170,16 +172,19 @@ func tagRows(ev *nostr.Event) []tagRow {
 		if len(t) < 2 || !nostr.IsIndexed(t[0]) {
 			continue
 		}
-		r := tagRow{t[0][0], tagKey(t[1])}
+		r := tagRow{string([]byte{t[0][0]}), tagKey(t[1])}
 		if seen == nil {
 			seen = make(map[seenRow]struct{}, len(ev.Tags))
 		}
-		s := seenRow{r.letter, string(r.key)}
+		s := seenRow{t[0][0], string(r.key)}
 		if _, ok := seen[s]; ok {
 			continue
 		}
 		seen[s] = struct{}{}
 		rows = append(rows, r)
+	}
+	if mark, ok := kind.Mark(ev); ok {
+		rows = append(rows, tagRow{kind.MarkName, tagKey(mark)})
 	}
 	return rows
 }

@@ -4,9 +4,8 @@
 // events (so that the rule and the data come from one snapshot), and as Decide, which answers for many
 // keys at once from rows of one snapshot. The rule: an open community admits everybody, a closed one its
 // members; a channel's events are for everybody admitted if it is open, for its members if it is private;
-// a member is a key that satisfies all of this by itself, and a banned key satisfies nothing; gift wraps
-// and direct messages are only for their parties, reports (NIP-56) for their author and who moderates the
-// community; what a key wrote, or was wrapped for it, until it asked to vanish is for nobody. What is hidden and what does not exist are never told apart.
+// a member is a key that satisfies all of this by itself, and a banned key satisfies nothing; events of kinds that
+// are not for everybody are for their audience (pkg/nostr/kind); what a key wrote, or was wrapped for it, until it asked to vanish is for nobody. What is hidden and what does not exist are never told apart.
 //
 // The package does no I/O and holds no state. It is safe for concurrent use.
 package access

@@ -1,9 +1,15 @@
 package access
 
-import "github.com/apiary-relay/apiary/pkg/nostr"
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/apiary-relay/apiary/pkg/nostr/kind"
+)
 
 // The pieces of SQL that every statement on events is built from. Parameters are written @name; package
-// plan turns them into $n. Each piece is a constant: nothing that a client sends is ever part of a text.
+// plan turns them into $n. Each piece is fixed when the process starts: nothing that a client sends is ever part of a text.
 const (
 	// ReaderCTE makes the one-row relation reader, or no row when there is no such community: the keys that
 	// count (none that is banned, in a closed community only those of members), whether the reader is
@@ -59,34 +65,37 @@ const (
 	Present = `(NOT (SELECT misses FROM reader) OR NOT EXISTS (
         SELECT FROM ingest.vanished v
         WHERE v.community_id = @community AND v.pubkey = e.pubkey AND v.until >= e.created_at OFFSET 0))`
+)
 
-	// Party holds for an event e that is not private between its parties, or whose author or recipient
-	// (p tag) the reader is, and for a report if the reader moderates. A gift wrap is withheld from a
-	// recipient who asked to vanish since.
-	//
-	// Index: event_tags_value, vanished_pkey.
-	Party = `(e.kind NOT IN (4, 1059, 1984) OR e.pubkey = ANY ((SELECT keys FROM reader)::bytea[])
-        OR (e.kind = 1984 AND (SELECT moderates FROM reader))
-        OR (e.kind <> 1984 AND EXISTS (
+// Party holds for an event e whose kind is for everybody, or whose audience the reader is of: package kind says who
+// that is, with the same meaning as kind.AudienceOf. Where an event's own tags do not tell, its mark does
+// (kind.Mark). A gift wrap is withheld from a recipient who asked to vanish since.
+//
+// Index: event_tags_value, vanished_pkey.
+var Party = `(e.kind <> ALL (` + kinds(kind.Parties, kind.Author, kind.Shared, kind.Owner, kind.Moderators) + `)
+        OR (e.kind <> ALL (` + kinds(kind.Owner) + `) AND e.pubkey = ANY ((SELECT keys FROM reader)::bytea[]))
+        OR (e.kind = ANY (` + kinds(kind.Moderators) + `) AND (SELECT moderates FROM reader))
+        OR (e.kind = ANY (` + kinds(kind.Shared) + `) AND EXISTS (
+            SELECT FROM ingest.event_tags s
+            WHERE s.community_id = @community AND s.name = '` + kind.MarkName + `' AND s.value = '` + kind.MarkEverybody + `'
+                AND s.created_at = e.created_at AND s.id = e.id OFFSET 0))
+        OR (e.kind = ANY (` + kinds(kind.Parties, kind.Owner) + `) AND EXISTS (
             SELECT FROM unnest((SELECT keys FROM reader)::bytea[]) AS q (key)
             WHERE EXISTS (
                 SELECT FROM ingest.event_tags p
-                WHERE p.community_id = @community AND p.name = 'p' AND p.value = convert_to(encode(q.key, 'hex'), 'UTF8')
+                WHERE p.community_id = @community
+                    AND p.name = CASE WHEN e.kind = ANY (` + kinds(kind.Owner) + `) THEN '` + kind.MarkName + `' ELSE 'p' END
+                    AND p.value = convert_to(encode(q.key, 'hex'), 'UTF8')
                     AND p.created_at = e.created_at AND p.id = e.id OFFSET 0)
                 AND (e.kind <> 1059 OR NOT EXISTS (
                     SELECT FROM ingest.vanished v
                     WHERE v.community_id = @community AND v.pubkey = q.key AND v.until >= e.created_at OFFSET 0)) OFFSET 0)))`
-)
 
-// KindDirectMessage is the encrypted direct message of NIP-04.
-const KindDirectMessage nostr.Kind = 4
-
-// KindReport is the report of NIP-56.
-const KindReport nostr.Kind = 1984
-
-// PartyOnly reports whether events of the kind are shown only to their parties. Those of gift wraps
-// (NIP-59) and direct messages (NIP-04) are their author and their recipients, those of reports (NIP-56)
-// their author and who moderates the community. It is what Party says in SQL.
-func PartyOnly(k nostr.Kind) bool {
-	return k == nostr.KindGiftWrap || k == KindDirectMessage || k == KindReport
+// kinds returns the kinds with these readers as an array of SQL.
+func kinds(readers ...kind.Readers) string {
+	var list []string
+	for _, k := range kind.List(func(r kind.Rules) bool { return slices.Contains(readers, r.Readers) }) {
+		list = append(list, strconv.Itoa(int(k)))
+	}
+	return "'{" + strings.Join(list, ",") + "}'::int[]"
 }

@@ -46,6 +46,7 @@ func TestDrivers(t *testing.T) {
 		{"authors+tag/rows", nostr.Filter{Kinds: []nostr.Kind{7}, Authors: keys(1), Tags: tags(k)}},
 		{"tag/rows", nostr.Filter{Kinds: []nostr.Kind{7}, Tags: tags(k)}},
 		{"kinds+party/rows", nostr.Filter{Kinds: []nostr.Kind{1, 1059}}},
+		{"address+party/rows", nostr.Filter{Kinds: []nostr.Kind{30175, 30300}, Authors: []nostr.PubKey{{1}}}},
 		{"time+party/rows", nostr.Filter{}},
 		{"words+party/rows", nostr.Filter{Search: "bees"}},
 		{"words+tag+channel/rows", nostr.Filter{IDs: []nostr.ID{{1}}, Kinds: []nostr.Kind{9}, Tags: tags(h, e), Search: "bees"}},

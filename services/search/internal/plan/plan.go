@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/nostr/kind"
 	"github.com/apiary-relay/apiary/pkg/postgres"
 	"github.com/apiary-relay/apiary/services/search/internal/access"
 	"github.com/apiary-relay/apiary/services/search/internal/words"
@@ -202,9 +203,9 @@ func allAddressed(kinds []nostr.Kind) bool {
 	return len(kinds) > 0
 }
 
-// partyPossible reports whether events of a kind that only its parties may see can match.
+// partyPossible reports whether events of a kind that is not for everybody can match.
 func partyPossible(kinds []nostr.Kind) bool {
-	return len(kinds) == 0 || slices.ContainsFunc(kinds, access.PartyOnly)
+	return len(kinds) == 0 || slices.ContainsFunc(kinds, func(k nostr.Kind) bool { return kind.Of(k).Readers != kind.Everybody })
 }
 
 // condition is a tag condition other than #h.
@@ -264,7 +265,7 @@ func channelsOf(f *nostr.Filter) ([]string, bool) {
 
 // channelForm says how #h is checked.
 func channelForm(channels []string, kinds []nostr.Kind) Channels {
-	isState := func(k nostr.Kind) bool { return k >= nostr.KindGroupMetadata && k <= nostr.KindGroupRoles }
+	isState := func(k nostr.Kind) bool { return kind.Of(k).Scope == kind.State }
 	switch {
 	case channels == nil:
 		return AnyChannel

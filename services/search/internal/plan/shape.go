@@ -101,7 +101,7 @@ type Shape struct {
 	Tags TagChecks
 	// Channel is what #h asks for.
 	Channel Channels
-	// Party is set when events that only their parties may see can be among the candidates.
+	// Party is set when events that are not for everybody can be among the candidates.
 	Party bool
 
 	out output
@@ -169,8 +169,6 @@ func possible(s Shape) bool {
 	switch s.Driver {
 	case DriverChannel:
 		return !s.Many && s.Channel != AnyChannel
-	case DriverAddress:
-		return !s.Many && !s.Party
 	case DriverAuthors:
 		return !s.Many && s.Channel == AnyChannel
 	case DriverKinds, DriverTime:

@@ -6,22 +6,19 @@
 package words
 
 import (
-	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/nostr/kind"
 )
 
-// kinds hold text for people: profiles, notes, chat, articles and their like. What is encrypted is not
-// among them, and must never be.
-var kinds = []nostr.Kind{0, 9, 30023, 40002, 45001, 45003}
-
-// Kinds returns the kinds that are indexed, ascending.
-func Kinds() []nostr.Kind { return slices.Clone(kinds) }
+// Kinds returns the kinds that are indexed, ascending. They hold text for people: profiles, chat, articles and
+// their like. What is encrypted is not among them, and must never be.
+func Kinds() []nostr.Kind { return kind.List(func(r kind.Rules) bool { return r.Searchable }) }
 
 // IsIndexed reports whether events of the kind are indexed.
-func IsIndexed(k nostr.Kind) bool { return slices.Contains(kinds, k) }
+func IsIndexed(k nostr.Kind) bool { return kind.Of(k).Searchable }
 
 // MaxBytes is how much of an event is indexed. Postgres has room for 1 MiB of words in a document, and a
 // text can have several times its size in words (a URL is one, and its host and path are others).
