@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/apiary-relay/apiary/pkg/testkit/pgtest"
 )
 
 // startPatience bounds the start of a process: Postgres makes its files first, on a machine that may be
@@ -75,10 +77,11 @@ type server struct {
 
 var readyLine = regexp.MustCompile(`^ready +(ws://localhost:\d+)$`)
 
-// serve starts apiary serve and waits until it says that it is ready.
-func serve(t *testing.T, dir string) *server {
+// serve starts apiary serve and waits until it says that it is ready. settings are further arguments.
+func serve(t *testing.T, dir string, settings ...string) *server {
 	t.Helper()
-	s := &server{t: t, cmd: command(context.WithoutCancel(t.Context()), dir, "serve", "--listen", "127.0.0.1:0", "--admin.listen", "127.0.0.1:0", "--data", "data")}
+	args := append([]string{"serve", "--listen", "127.0.0.1:0", "--admin.listen", "127.0.0.1:0", "--data", "data"}, settings...)
+	s := &server{t: t, cmd: command(context.WithoutCancel(t.Context()), dir, args...)}
 	stdout, err := s.cmd.StdoutPipe()
 	require.NoError(t, err)
 	s.cmd.Stderr = &s.stderr
@@ -174,6 +177,17 @@ func TestServe(t *testing.T) {
 	third := serve(t, dir)
 	stored(t, dir, third.url)
 	third.stop()
+}
+
+func TestTwoOnOneDatabase(t *testing.T) {
+	dir, database := home(t), "--postgres.url="+pgtest.URL(t)
+	first := serve(t, dir, database)
+	_, stderr, code := apiary(t, dir, "serve", "--data", "other", "--listen", "127.0.0.1:0", database)
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "another apiary serve (process "+strconv.Itoa(first.cmd.Process.Pid)+" on ")
+	require.Contains(t, stderr, "uses this database")
+	first.kill()
+	serve(t, dir, database, "--log.level=error").stop() // a throw-away Postgres deserves the warning that it is one
 }
 
 // stored requires that the first event can be read.

@@ -92,11 +92,17 @@ func (p *process) Run(ctx context.Context, ready func()) (err error) {
 	if p.control != "" {
 		defer func() { err = errors.Join(err, removeControlDir(p.dir.Path(), p.control)) }()
 	}
-	database, lost, stopDatabase, err := p.database(ctx)
+	lost := make(chan error, 2) // room for all who send
+	database, stopDatabase, err := p.database(ctx, lost)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, stopDatabase()) }()
+	release, err := p.claim(ctx, database, lost)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, release()) }()
 	if err := postgres.Migrate(ctx, database.Reveal()); err != nil {
 		return err
 	}
@@ -114,27 +120,46 @@ func (p *process) Run(ctx context.Context, ready func()) (err error) {
 	return p.services(ctx, ready, database, nats, lost)
 }
 
-// database returns the database to use, a channel that gets the reason should it end by itself, and what
-// stops it.
-func (p *process) database(ctx context.Context) (url config.Secret, lost <-chan error, stop func() error, err error) {
+// database returns the database to use and what stops it. Should it end by itself, lost gets the reason.
+func (p *process) database(ctx context.Context, lost chan<- error) (url config.Secret, stop func() error, err error) {
 	if p.cfg.Postgres.URL.IsSet() {
-		return p.cfg.Postgres.URL, nil, func() error { return nil }, nil
+		return p.cfg.Postgres.URL, func() error { return nil }, nil
 	}
 	cluster, err := private.Start(ctx, private.Config{DataDir: p.dir.Path("postgres"), Restart: true, Log: logPart(p.env, "postgres")})
 	if err != nil {
-		return url, nil, nil, err
+		return url, nil, err
 	}
-	ended := make(chan error, 1)
 	go func() {
 		<-cluster.Done()
-		ended <- cluster.Err()
+		lost <- cluster.Err()
 	}()
 	stop = func() error {
 		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), postgresStop)
 		defer cancel()
 		return cluster.Stop(within)
 	}
-	return config.NewSecret(cluster.URL()), ended, stop, nil
+	return config.NewSecret(cluster.URL()), stop, nil
+}
+
+// claim keeps other all-in-ones off the database until it is released. Should one have it nevertheless, lost gets the
+// reason.
+func (p *process) claim(ctx context.Context, database config.Secret, lost chan<- error) (release func() error, err error) {
+	claim, err := takeClaim(ctx, database, logPart(p.env, "postgres"))
+	if err != nil {
+		return nil, err
+	}
+	watching, stop := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		if err := claim.watch(watching); err != nil {
+			lost <- err
+		}
+	})
+	return func() error {
+		stop()
+		watch.Wait()
+		return claim.close(ctx)
+	}, nil
 }
 
 // services runs the services on a database and a bus that are there.
@@ -172,7 +197,7 @@ func (p *process) services(ctx context.Context, ready func(), database config.Se
 	return p.supervise(ctx, ready, services, lost)
 }
 
-// supervise runs the services, says when they are ready, and ends them when the database has ended.
+// supervise runs the services, says when they are ready, and ends them when the database has ended or is another's.
 func (p *process) supervise(ctx context.Context, ready func(), services *apiary.Service, lost <-chan error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
