@@ -135,10 +135,27 @@ const removed = ^uint64(0)
 // returns the extended slice.
 func (x *Index[V]) Match(e *nostr.Event, dst []V) []V {
 	x.generation++
+	return x.match(e, x.generation, dst)
+}
+
+// MatchAbout is Match for an event that tells something about subject, who has not signed it: it matches too what it
+// would match as an event of subject.
+func (x *Index[V]) MatchAbout(e *nostr.Event, subject nostr.PubKey, dst []V) []V {
+	x.generation++
+	first := x.generation
+	dst = x.match(e, first, dst)
+	x.generation++ // filters are tried again
+	as := *e
+	as.PubKey = subject
+	return x.match(&as, first, dst)
+}
+
+// match is Match for entries that have not been matched since a generation.
+func (x *Index[V]) match(e *nostr.Event, since uint64, dst []V) []V {
 	for _, p := range x.lookup(e) {
 		for i := range p.slots {
 			f := p.slots[i].filter
-			if f.entry.matched == x.generation || f.tried == x.generation {
+			if f.entry.matched >= since || f.tried == x.generation {
 				continue
 			}
 			f.tried = x.generation

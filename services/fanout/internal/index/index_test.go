@@ -118,6 +118,18 @@ func TestMatchEqualsBruteForce(t *testing.T) {
 				require.Subset(t, candidates(x, e), want)
 				require.ElementsMatch(t, want, x.Match(e, nil))
 			},
+			"match about": func(t *rapid.T) {
+				e, subject := genEvent().Draw(t, "event"), genKey().Draw(t, "subject")
+				as := *e
+				as.PubKey = subject
+				var want []int
+				for v, fs := range filters {
+					if slices.ContainsFunc(fs, func(f nostr.Filter) bool { return f.Match(e) || f.Match(&as) }) {
+						want = append(want, v)
+					}
+				}
+				require.ElementsMatch(t, want, x.MatchAbout(e, subject, nil))
+			},
 			"": func(t *rapid.T) { require.Equal(t, len(entries), x.Len()) },
 		})
 		for _, e := range entries {

@@ -110,7 +110,10 @@ type Header struct {
 	// begun_at is when the transaction of commit_xid began, in microseconds since the Unix epoch by the
 	// database's clock; 0 for ephemeral events. Not a Timestamp, because it is only ever compared with
 	// Snapshot.taken_at.
-	BegunAt       int64 `protobuf:"varint,13,opt,name=begun_at,json=begunAt,proto3" json:"begun_at,omitempty"`
+	BegunAt int64 `protobuf:"varint,13,opt,name=begun_at,json=begunAt,proto3" json:"begun_at,omitempty"`
+	// subject is whose presence a relay-signed event tells (kind 20001), 32 bytes, empty for every other event. A live
+	// filter that asks for the author subject matches it too.
+	Subject       []byte `protobuf:"bytes,14,opt,name=subject,proto3" json:"subject,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -234,6 +237,13 @@ func (x *Header) GetBegunAt() int64 {
 		return x.BegunAt
 	}
 	return 0
+}
+
+func (x *Header) GetSubject() []byte {
+	if x != nil {
+		return x.Subject
+	}
+	return nil
 }
 
 // Envelope is one event on its way through the cluster.
@@ -548,7 +558,7 @@ var File_apiary_common_v1_event_proto protoreflect.FileDescriptor
 
 const file_apiary_common_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x1capiary/common/v1/event.proto\x12\x10apiary.common.v1\"\x9a\x03\n" +
+	"\x1capiary/common/v1/event.proto\x12\x10apiary.common.v1\"\xb4\x03\n" +
 	"\x06Header\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x16\n" +
 	"\x06pubkey\x18\x02 \x01(\fR\x06pubkey\x12\x1d\n" +
@@ -566,7 +576,8 @@ const file_apiary_common_v1_event_proto_rawDesc = "" +
 	"\vdatabase_id\x18\v \x01(\x04R\n" +
 	"databaseId\x12 \n" +
 	"\vtraceparent\x18\f \x01(\tR\vtraceparent\x12\x19\n" +
-	"\bbegun_at\x18\r \x01(\x03R\abegunAt\"N\n" +
+	"\bbegun_at\x18\r \x01(\x03R\abegunAt\x12\x18\n" +
+	"\asubject\x18\x0e \x01(\fR\asubject\"N\n" +
 	"\bEnvelope\x120\n" +
 	"\x06header\x18\x01 \x01(\v2\x18.apiary.common.v1.HeaderR\x06header\x12\x10\n" +
 	"\x03raw\x18\x02 \x01(\fR\x03raw\"%\n" +
