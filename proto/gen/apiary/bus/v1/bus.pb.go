@@ -172,6 +172,63 @@ func (x *PartitionBatch) GetBatch() []byte {
 	return nil
 }
 
+// PresenceRecord is the value of a key in the bucket presence: a gateway has a connection of a public key.
+type PresenceRecord struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// status is what the key has announced last, as far as was known when the record was written; empty when it has
+	// announced nothing.
+	Status string `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
+	// announced_at is when, in milliseconds since the Unix epoch by ingest's clock; 0 without a status. Not a Timestamp,
+	// because it is only ever compared with others.
+	AnnouncedAt   int64 `protobuf:"varint,2,opt,name=announced_at,json=announcedAt,proto3" json:"announced_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PresenceRecord) Reset() {
+	*x = PresenceRecord{}
+	mi := &file_apiary_bus_v1_bus_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PresenceRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PresenceRecord) ProtoMessage() {}
+
+func (x *PresenceRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_apiary_bus_v1_bus_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PresenceRecord.ProtoReflect.Descriptor instead.
+func (*PresenceRecord) Descriptor() ([]byte, []int) {
+	return file_apiary_bus_v1_bus_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *PresenceRecord) GetStatus() string {
+	if x != nil {
+		return x.Status
+	}
+	return ""
+}
+
+func (x *PresenceRecord) GetAnnouncedAt() int64 {
+	if x != nil {
+		return x.AnnouncedAt
+	}
+	return 0
+}
+
 var File_apiary_bus_v1_bus_proto protoreflect.FileDescriptor
 
 const file_apiary_bus_v1_bus_proto_rawDesc = "" +
@@ -185,7 +242,10 @@ const file_apiary_bus_v1_bus_proto_rawDesc = "" +
 	"partitions\"D\n" +
 	"\x0ePartitionBatch\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\rR\tpartition\x12\x14\n" +
-	"\x05batch\x18\x02 \x01(\fR\x05batchB>Z<github.com/apiary-relay/apiary/proto/gen/apiary/bus/v1;busv1b\x06proto3"
+	"\x05batch\x18\x02 \x01(\fR\x05batch\"K\n" +
+	"\x0ePresenceRecord\x12\x16\n" +
+	"\x06status\x18\x01 \x01(\tR\x06status\x12!\n" +
+	"\fannounced_at\x18\x02 \x01(\x03R\vannouncedAtB>Z<github.com/apiary-relay/apiary/proto/gen/apiary/bus/v1;busv1b\x06proto3"
 
 var (
 	file_apiary_bus_v1_bus_proto_rawDescOnce sync.Once
@@ -199,15 +259,16 @@ func file_apiary_bus_v1_bus_proto_rawDescGZIP() []byte {
 	return file_apiary_bus_v1_bus_proto_rawDescData
 }
 
-var file_apiary_bus_v1_bus_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_apiary_bus_v1_bus_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_apiary_bus_v1_bus_proto_goTypes = []any{
 	(*EnvelopeBatch)(nil),  // 0: apiary.bus.v1.EnvelopeBatch
 	(*OutboxPayload)(nil),  // 1: apiary.bus.v1.OutboxPayload
 	(*PartitionBatch)(nil), // 2: apiary.bus.v1.PartitionBatch
-	(*v1.Envelope)(nil),    // 3: apiary.common.v1.Envelope
+	(*PresenceRecord)(nil), // 3: apiary.bus.v1.PresenceRecord
+	(*v1.Envelope)(nil),    // 4: apiary.common.v1.Envelope
 }
 var file_apiary_bus_v1_bus_proto_depIdxs = []int32{
-	3, // 0: apiary.bus.v1.EnvelopeBatch.envelopes:type_name -> apiary.common.v1.Envelope
+	4, // 0: apiary.bus.v1.EnvelopeBatch.envelopes:type_name -> apiary.common.v1.Envelope
 	2, // 1: apiary.bus.v1.OutboxPayload.partitions:type_name -> apiary.bus.v1.PartitionBatch
 	2, // [2:2] is the sub-list for method output_type
 	2, // [2:2] is the sub-list for method input_type
@@ -227,7 +288,7 @@ func file_apiary_bus_v1_bus_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apiary_bus_v1_bus_proto_rawDesc), len(file_apiary_bus_v1_bus_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   3,
+			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -28,7 +28,10 @@ const (
 type PublishRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// submissions are the events, at most 256.
-	Submissions   []*Submission `protobuf:"bytes,1,rep,name=submissions,proto3" json:"submissions,omitempty"`
+	Submissions []*Submission `protobuf:"bytes,1,rep,name=submissions,proto3" json:"submissions,omitempty"`
+	// gateway identifies the process that has the connections, as in ReportSessionsRequest; empty if there are none, and
+	// then nobody becomes present by what they announce.
+	Gateway       string `protobuf:"bytes,2,opt,name=gateway,proto3" json:"gateway,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -68,6 +71,13 @@ func (x *PublishRequest) GetSubmissions() []*Submission {
 		return x.Submissions
 	}
 	return nil
+}
+
+func (x *PublishRequest) GetGateway() string {
+	if x != nil {
+		return x.Gateway
+	}
+	return ""
 }
 
 // Submission is one event offered by a principal.
@@ -266,9 +276,10 @@ var File_apiary_ingest_v1_ingest_proto protoreflect.FileDescriptor
 
 const file_apiary_ingest_v1_ingest_proto_rawDesc = "" +
 	"\n" +
-	"\x1dapiary/ingest/v1/ingest.proto\x12\x10apiary.ingest.v1\x1a\x1capiary/common/v1/event.proto\x1a\x1dapiary/common/v1/reason.proto\"P\n" +
+	"\x1dapiary/ingest/v1/ingest.proto\x12\x10apiary.ingest.v1\x1a\x1capiary/common/v1/event.proto\x1a\x1dapiary/common/v1/reason.proto\"j\n" +
 	"\x0ePublishRequest\x12>\n" +
-	"\vsubmissions\x18\x01 \x03(\v2\x1c.apiary.ingest.v1.SubmissionR\vsubmissions\"\xab\x01\n" +
+	"\vsubmissions\x18\x01 \x03(\v2\x1c.apiary.ingest.v1.SubmissionR\vsubmissions\x12\x18\n" +
+	"\agateway\x18\x02 \x01(\tR\agateway\"\xab\x01\n" +
 	"\n" +
 	"Submission\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\x04R\x03ref\x12\x1c\n" +
