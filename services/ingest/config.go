@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/apiary-relay/apiary/pkg/config"
+	"github.com/apiary-relay/apiary/pkg/nostr"
 	"github.com/apiary-relay/apiary/pkg/rpc"
 )
 
@@ -14,6 +16,8 @@ import (
 type Config struct {
 	GRPC       rpc.ServerConfig `embed:"" prefix:"grpc."`
 	Partitions uint32           `help:"Partitions of the event streams; fixed for the cluster's life and the same in every service." default:"64"`
+
+	RelayKey config.Secret `help:"Secret key in hexadecimal with which the relay signs; self of the gateway is its public key. Without one, what the relay would have to sign is refused or left out." placeholder:"HEX"`
 
 	MaxEvent   int           `help:"Largest event in bytes of JSON." default:"524288"`
 	MaxContent int           `help:"Largest content of an event in bytes; 0 is no limit but max-event." default:"262144"`
@@ -50,6 +54,9 @@ func (c *Config) Validate() error {
 		}
 	}
 	check(c.Partitions > 0, "partitions must be positive")
+	if _, err := c.relayKey(); err != nil {
+		errs = append(errs, err)
+	}
 	check(c.MaxEvent > 0, "max-event must be positive")
 	check(c.MaxContent >= 0, "max-content must not be negative")
 	check(c.MaxSkew >= 0, "max-skew must not be negative")
@@ -68,6 +75,18 @@ func (c *Config) Validate() error {
 	check(c.EventsMaxBytes > 0, "events-max-bytes must be positive")
 	check(c.EphemeralMaxBytes > 0, "ephemeral-max-bytes must be positive")
 	return errors.Join(errs...)
+}
+
+// relayKey returns the key that the relay signs with, nil without one.
+func (c *Config) relayKey() (*nostr.SecretKey, error) {
+	if !c.RelayKey.IsSet() {
+		return nil, nil
+	}
+	key, err := nostr.ParseSecretKey(strings.TrimSpace(c.RelayKey.Reveal()))
+	if err != nil {
+		return nil, fmt.Errorf("relay-key: %w", err)
+	}
+	return key, nil
 }
 
 func (c *Config) workers() int {

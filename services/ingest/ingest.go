@@ -116,11 +116,16 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	s := &Service{
 		cfg: cfg, log: deps.Log, tracer: deps.Tracer, metrics: x, now: deps.Now,
 		bus:      deps.Bus,
-		store:    store.New(deps.DB, cfg.Partitions),
 		inFlight: semaphore.NewWeighted(cfg.InFlightBytes),
 		draining: make(chan struct{}),
 		left:     make(chan struct{}, 1),
 	}
+	key, err := cfg.relayKey()
+	if err != nil {
+		return nil, fmt.Errorf("configure ingest: %w", err)
+	}
+	s.store = store.New(deps.DB, cfg.Partitions, store.WithKey(key),
+		store.WithPublish(func(ctx context.Context, row *store.Row) { s.publisher.Publish(ctx, row) }))
 	limits := wire.DefaultLimits()
 	limits.Frame = cfg.MaxEvent
 	s.verifier = verify.New(verify.Config{
@@ -188,7 +193,7 @@ func (s *Service) assemble(deps Deps, sweeper *outbox.Sweeper) {
 	s.group.Add("partitions", lifecycle.Func(s.keepPartitions))
 	s.group.Add("expiry", lifecycle.Func(s.sweepExpired))
 	s.group.Add("vanished", lifecycle.Func(s.sweepVanished))
-	s.group.Add("tokens", lifecycle.Func(s.expireTokens))
+	s.group.Add("outdated", lifecycle.Func(s.sweepOutdated))
 	s.group.Add("sweeper", sweeper)
 	s.group.Add("publisher", s.publisher)
 	s.group.Add("commits", s.commits, "publisher")

@@ -207,7 +207,7 @@ func (st *stream) sequence() {
 			continue
 		}
 		queue := st.svc.commits
-		if sub.job.Candidate.Event.Kind.IsEphemeral() {
+		if sub.job.Candidate.IsEphemeral() {
 			queue = st.svc.ephemerals
 		}
 		// This context never ends: the queues outlive the streams, and are always emptied.

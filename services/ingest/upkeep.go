@@ -27,11 +27,11 @@ const (
 	vanishedInterval = 10 * time.Minute
 	// vanishedKeys is how many of them are finished in a row.
 	vanishedKeys = 16
-	// tokensInterval is how often HTTP tokens are forgotten, tokensPage how many at once.
-	tokensInterval = time.Minute
-	tokensPage     = 1000
-	// tokensGrace is how much longer than needed a token is remembered, for gateways whose clocks are late.
-	tokensGrace = 5 * time.Minute
+	// outdatedInterval is how often HTTP tokens, commands and invites are forgotten, outdatedPage how many at once.
+	outdatedInterval = time.Minute
+	outdatedPage     = 1000
+	// outdatedGrace is how much longer than needed they are remembered, for processes whose clocks are late.
+	outdatedGrace = 5 * time.Minute
 )
 
 // keepPartitions makes the monthly partitions at the start and then daily. The month before is included, for
@@ -140,19 +140,24 @@ func (s *Service) sweepVanished(ctx context.Context, ready func()) error {
 	return nil
 }
 
-// expireTokens forgets HTTP tokens that are too old to be accepted anyway (NIP-98).
-func (s *Service) expireTokens(ctx context.Context, ready func()) error {
+// sweepOutdated forgets what is too old to matter: HTTP tokens that would not be accepted anyway (NIP-98), likewise
+// commands, and invites.
+func (s *Service) sweepOutdated(ctx context.Context, ready func()) error {
 	ready()
-	for pause(ctx, tokensInterval) {
-		for ctx.Err() == nil {
-			within, cancel := context.WithTimeout(ctx, upkeepTimeout)
-			removed, err := s.store.ExpireTokens(within, s.now().Add(-tokensGrace), tokensPage)
-			cancel()
-			if err != nil && ctx.Err() == nil {
-				s.log.LogAttrs(ctx, slog.LevelWarn, "tokens not forgotten", slog.Any("error", err))
-			}
-			if err != nil || removed < tokensPage {
-				break
+	for pause(ctx, outdatedInterval) {
+		for what, forget := range map[string]func(context.Context, time.Time, int) (int, error){
+			"tokens": s.store.ExpireTokens, "commands": s.store.ForgetCommands, "invites": s.store.ForgetInvites,
+		} {
+			for ctx.Err() == nil {
+				within, cancel := context.WithTimeout(ctx, upkeepTimeout)
+				removed, err := forget(within, s.now().Add(-outdatedGrace), outdatedPage)
+				cancel()
+				if err != nil && ctx.Err() == nil {
+					s.log.LogAttrs(ctx, slog.LevelWarn, "outdated rows not forgotten", slog.String("what", what), slog.Any("error", err))
+				}
+				if err != nil || removed < outdatedPage {
+					break
+				}
 			}
 		}
 	}

@@ -132,6 +132,13 @@ ALTER TABLE ingest.channels ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
+CREATE TABLE ingest.commands (
+    community_id bigint NOT NULL,
+    id bytea NOT NULL,
+    expires_at timestamp with time zone NOT NULL,
+    CONSTRAINT commands_id_check CHECK ((octet_length(id) = 32))
+);
+
 CREATE TABLE ingest.communities (
     id bigint NOT NULL,
     name text DEFAULT ''::text NOT NULL,
@@ -235,6 +242,22 @@ CREATE TABLE ingest.http_tokens (
     CONSTRAINT http_tokens_event_id_check CHECK ((octet_length(event_id) = 32))
 );
 
+CREATE TABLE ingest.invites (
+    community_id bigint NOT NULL,
+    code_hash bytea NOT NULL,
+    role text NOT NULL,
+    created_by bytea NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    expires_at timestamp with time zone NOT NULL,
+    max_uses integer,
+    uses integer DEFAULT 0 NOT NULL,
+    CONSTRAINT invites_check CHECK (((max_uses IS NULL) OR (uses <= max_uses))),
+    CONSTRAINT invites_code_hash_check CHECK ((octet_length(code_hash) = 32)),
+    CONSTRAINT invites_created_by_check CHECK ((octet_length(created_by) = 32)),
+    CONSTRAINT invites_max_uses_check CHECK ((max_uses > 0)),
+    CONSTRAINT invites_role_check CHECK ((role = ANY (ARRAY['admin'::text, 'member'::text])))
+);
+
 CREATE TABLE ingest.outbox (
     id bigint NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
@@ -321,6 +344,9 @@ ALTER TABLE ONLY ingest.channels
 ALTER TABLE ONLY ingest.channels
     ADD CONSTRAINT channels_pkey PRIMARY KEY (community_id, id);
 
+ALTER TABLE ONLY ingest.commands
+    ADD CONSTRAINT commands_pkey PRIMARY KEY (community_id, id);
+
 ALTER TABLE ONLY ingest.communities
     ADD CONSTRAINT communities_pkey PRIMARY KEY (id);
 
@@ -339,6 +365,9 @@ ALTER TABLE ONLY ingest.event_ids
 ALTER TABLE ONLY ingest.http_tokens
     ADD CONSTRAINT http_tokens_pkey PRIMARY KEY (community_id, event_id);
 
+ALTER TABLE ONLY ingest.invites
+    ADD CONSTRAINT invites_pkey PRIMARY KEY (community_id, code_hash);
+
 ALTER TABLE ONLY ingest.outbox
     ADD CONSTRAINT outbox_pkey PRIMARY KEY (id);
 
@@ -355,6 +384,8 @@ ALTER TABLE ONLY search.documents
     ADD CONSTRAINT documents_pkey PRIMARY KEY (community_id, id);
 
 CREATE INDEX channel_members_pubkey ON ingest.channel_members USING btree (community_id, pubkey);
+
+CREATE INDEX commands_expiry ON ingest.commands USING btree (expires_at);
 
 CREATE INDEX community_hosts_community ON ingest.community_hosts USING btree (community_id);
 
@@ -383,6 +414,8 @@ CREATE INDEX events_expiry ON ONLY ingest.events USING btree (expires_at) WHERE 
 CREATE INDEX events_default_expires_at_idx ON ingest.events_default USING btree (expires_at) WHERE (expires_at IS NOT NULL);
 
 CREATE INDEX http_tokens_expiry ON ingest.http_tokens USING btree (expires_at);
+
+CREATE INDEX invites_expiry ON ingest.invites USING btree (expires_at);
 
 CREATE INDEX documents_time ON search.documents USING btree (community_id, created_at DESC, id);
 
@@ -418,6 +451,9 @@ ALTER TABLE ONLY ingest.channel_members
 ALTER TABLE ONLY ingest.channels
     ADD CONSTRAINT channels_community_id_fkey FOREIGN KEY (community_id) REFERENCES ingest.communities(id) ON DELETE CASCADE;
 
+ALTER TABLE ONLY ingest.commands
+    ADD CONSTRAINT commands_community_id_fkey FOREIGN KEY (community_id) REFERENCES ingest.communities(id) ON DELETE CASCADE;
+
 ALTER TABLE ONLY ingest.community_hosts
     ADD CONSTRAINT community_hosts_community_id_fkey FOREIGN KEY (community_id) REFERENCES ingest.communities(id) ON DELETE CASCADE;
 
@@ -429,6 +465,9 @@ ALTER TABLE ONLY ingest.decided_reports
 
 ALTER TABLE ONLY ingest.http_tokens
     ADD CONSTRAINT http_tokens_community_id_fkey FOREIGN KEY (community_id) REFERENCES ingest.communities(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY ingest.invites
+    ADD CONSTRAINT invites_community_id_fkey FOREIGN KEY (community_id) REFERENCES ingest.communities(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY ingest.vanished
     ADD CONSTRAINT vanished_community_id_fkey FOREIGN KEY (community_id) REFERENCES ingest.communities(id) ON DELETE CASCADE;
@@ -471,6 +510,8 @@ GRANT SELECT ON TABLE ingest.channel_members TO apiary_search;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.channels TO apiary_ingest;
 GRANT SELECT ON TABLE ingest.channels TO apiary_search;
 
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.commands TO apiary_ingest;
+
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.communities TO apiary_ingest;
 GRANT SELECT ON TABLE ingest.communities TO apiary_search;
 
@@ -493,6 +534,8 @@ GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.events TO apiary_ingest;
 GRANT SELECT ON TABLE ingest.events TO apiary_search;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.http_tokens TO apiary_ingest;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.invites TO apiary_ingest;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.outbox TO apiary_ingest;
 

@@ -54,6 +54,8 @@ func makeItem(n int, client, author byte, ev nostr.Event) *item {
 		c.Create = &policy.ChannelSpec{}
 	case nostr.KindVanish:
 		c.Vanish = &policy.Vanish{}
+	case nostr.KindPutUser, nostr.KindRelayAddMember:
+		c.Command = &policy.Command{}
 	default:
 	}
 	return &item{n: n, candidate: c}
@@ -75,7 +77,10 @@ func numbers(items []Item) []int {
 
 func always(l Limits) func() Limits { return func() Limits { return l } }
 
-var wide = Limits{Events: 1000, Bytes: 1 << 20, Topics: 100}
+var (
+	wide  = Limits{Events: 1000, Bytes: 1 << 20, Topics: 100}
+	ample = Limits{Events: 1000, Bytes: 16 << 20, Topics: 100}
+)
 
 func TestPick(t *testing.T) {
 	note := nostr.Event{Kind: 1}
@@ -115,6 +120,12 @@ func TestPick(t *testing.T) {
 		{"and its author's events wait for it", wide, []*item{makeItem(0, 1, 7, deletion), makeItem(1, 2, 7, note), makeItem(2, 3, 3, note)}, []int{0, 2}},
 		{"a request to vanish is alone with its community", wide, []*item{makeItem(0, 1, 1, vanish), makeItem(1, 2, 2, note), elsewhere(makeItem(2, 3, 3, note))}, []int{0, 2}},
 		{"and waits for it", wide, []*item{elsewhere(makeItem(0, 1, 1, vanish)), makeItem(1, 2, 2, note), makeItem(2, 1, 1, vanish), makeItem(3, 3, 3, note)}, []int{0, 1, 3}},
+		{"a command is alone with its community", ample, []*item{makeItem(0, 1, 1, in(9030, "")), makeItem(1, 2, 2, note), elsewhere(makeItem(2, 1, 1, note)), elsewhere(makeItem(3, 3, 3, in(9030, "")))}, []int{0, 2}},
+		{"and waits for it", ample, []*item{makeItem(0, 2, 2, in(9, "a")), makeItem(1, 1, 1, in(9030, "")), makeItem(2, 1, 1, note), makeItem(3, 3, 3, note)}, []int{0, 3}},
+		{"a command in a channel is alone with the channel", ample, []*item{
+			makeItem(0, 1, 1, in(9000, "a")), makeItem(1, 1, 1, in(9, "b")), makeItem(2, 2, 2, in(9, "a")), makeItem(3, 3, 3, in(9, "b")), makeItem(4, 4, 4, in(9000, "b")), makeItem(5, 5, 5, in(9000, "c")),
+		}, []int{0, 3, 5}},
+		{"what follows from a command needs room", wide, []*item{makeItem(0, 1, 1, in(9000, "a")), makeItem(1, 2, 2, in(9000, "b")), makeItem(2, 3, 3, in(9000, "c")), makeItem(3, 4, 4, in(9000, "d"))}, []int{0, 1, 2}},
 		{"a creation ends its client's part, and others' use of the channel", wide, []*item{
 			makeItem(0, 1, 1, in(9007, "a")), makeItem(1, 1, 1, in(9, "b")), makeItem(2, 2, 2, in(9, "a")), makeItem(3, 3, 3, in(9007, "a")), makeItem(4, 4, 4, in(9, "b")),
 		}, []int{0, 4}},
@@ -139,13 +150,13 @@ func TestPick(t *testing.T) {
 // of them.
 func TestPickProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		limits := Limits{Events: rapid.IntRange(1, 12).Draw(t, "events"), Bytes: rapid.IntRange(1, 4000).Draw(t, "bytes"), Topics: rapid.IntRange(2, 5).Draw(t, "topics")}
-		kinds := []nostr.Kind{0, 1, 5, 9, 62, 9007, 30023}
+		limits := Limits{Events: rapid.IntRange(1, 12).Draw(t, "events"), Bytes: rapid.OneOf(rapid.IntRange(1, 4000), rapid.Just(1<<20)).Draw(t, "bytes"), Topics: rapid.IntRange(2, 5).Draw(t, "topics")}
+		kinds := []nostr.Kind{0, 1, 5, 9, 62, 9000, 9007, 9030, 30023}
 		var waiting []Item
 		for n := range rapid.IntRange(1, 60).Draw(t, "n") {
 			ev := nostr.Event{Kind: rapid.SampledFrom(kinds).Draw(t, "kind")}
 			switch ev.Kind {
-			case 9, 9007:
+			case 9, 9000, 9007:
 				ev.Tags = nostr.Tags{{"h", rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "h")}}
 			case 30023:
 				ev.Tags = nostr.Tags{{"d", rapid.SampledFrom([]string{"", "x"}).Draw(t, "d")}}
@@ -174,9 +185,10 @@ func TestPickProperties(t *testing.T) {
 					o := other.Candidate()
 					require.NotEqual(t, o.Event.ID, c.Event.ID)
 					require.False(t, o.Event.PubKey == c.Event.PubKey && (o.Deletion != nil || c.Deletion != nil))
-					require.False(t, o.Vanish != nil || c.Vanish != nil)
+					require.False(t, o.Whole() || c.Whole())
 					require.False(t, o.Create != nil && o.Channel == c.Channel)
-					require.False(t, o.Client() == c.Client() && (o.Deletion != nil || o.Create != nil))
+					require.False(t, (o.Command != nil || c.Command != nil) && o.Channel == c.Channel)
+					require.False(t, o.Client() == c.Client() && (o.Deletion != nil || o.Create != nil || o.Command != nil))
 					if at, ok := addressOf(c); ok {
 						oat, ook := addressOf(o)
 						require.False(t, ook && at == oat)

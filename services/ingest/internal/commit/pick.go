@@ -39,13 +39,13 @@ type picker struct {
 	erasures  int
 	ids       map[policy.EventKey]bool
 	addresses map[address]bool
-	creates   map[policy.ChannelKey]bool
-	authors   map[client]bool // who has an event in the batch
-	deleters  map[client]bool // authors whose deletion is in the batch
-	deletions map[int64]bool  // communities with a deletion in the batch
-	wraps     map[int64]bool  // communities with a gift wrap in the batch
+	held      map[policy.ChannelKey]bool // channels that one event of the batch makes or changes
+	authors   map[client]bool            // who has an event in the batch
+	deleters  map[client]bool            // authors whose deletion is in the batch
+	deletions map[int64]bool             // communities with a deletion in the batch
+	wraps     map[int64]bool             // communities with a gift wrap in the batch
 	topics    map[policy.ChannelKey]bool
-	vanishes  map[int64]bool  // communities whose request to vanish is in the batch
+	whole     map[int64]bool  // communities of which one event of the batch holds everything
 	blocked   map[client]bool // clients that have an event held back
 }
 
@@ -53,16 +53,16 @@ type picker struct {
 //
 // Inside a transaction the events are judged against the same State, so none may depend on another: a batch holds
 // one event of an id or an address, a deletion is alone with its author and without gift wraps, which it may be
-// meant for, a request to vanish is alone with its community (it takes gift wraps of others along), and a channel
-// is created once and used later. What conflicts is held back for the next batch, and so is everything that the same
-// client sent after it, as well as after a deletion or a creation: what one client sends takes effect in
+// meant for, a request to vanish is alone with its community (it takes gift wraps of others along), a command alone
+// with its channel, or its community if it is in no channel, and a channel is created once and used later. What conflicts is held back for the next batch, and so is everything that the same
+// client sent after it, as well as after a deletion, a creation or a command: what one client sends takes effect in
 // the order of sending. Other clients are not held up by it.
 func pick(waiting []Item, limits Limits) (batch, rest []Item) {
 	p := &picker{
 		limits: limits, ids: map[policy.EventKey]bool{}, addresses: map[address]bool{},
-		creates: map[policy.ChannelKey]bool{}, authors: map[client]bool{}, deleters: map[client]bool{},
+		held: map[policy.ChannelKey]bool{}, authors: map[client]bool{}, deleters: map[client]bool{},
 		deletions: map[int64]bool{}, wraps: map[int64]bool{},
-		topics: map[policy.ChannelKey]bool{}, vanishes: map[int64]bool{}, blocked: map[client]bool{},
+		topics: map[policy.ChannelKey]bool{}, whole: map[int64]bool{}, blocked: map[client]bool{},
 	}
 	for i, it := range waiting {
 		c := it.Candidate()
@@ -77,7 +77,7 @@ func pick(waiting []Item, limits Limits) (batch, rest []Item) {
 		}
 		p.add(c)
 		batch = append(batch, it)
-		if c.Deletion != nil || c.Create != nil {
+		if c.Deletion != nil || c.Create != nil || c.Command != nil {
 			p.blocked[from] = true
 		}
 	}
@@ -130,10 +130,10 @@ func (p *picker) conflicts(c *policy.Candidate) bool {
 	if p.ids[c.Key()] || p.deleters[author(c)] || (c.Deletion != nil && p.authors[author(c)]) {
 		return true
 	}
-	if p.vanishes[c.Community] || (c.Vanish != nil && p.topics[policy.ChannelKey{Community: c.Community}]) {
+	if p.whole[c.Community] || (c.Whole() && p.topics[policy.ChannelKey{Community: c.Community}]) {
 		return true
 	}
-	if c.Channel != "" && p.creates[c.ChannelKey()] {
+	if c.Channel != "" && (p.held[c.ChannelKey()] || (c.Command != nil && p.topics[c.ChannelKey()])) {
 		return true
 	}
 	if (c.Deletion != nil && p.wraps[c.Community]) || (isWrap(c) && p.deletions[c.Community]) {
@@ -161,10 +161,10 @@ func (p *picker) add(c *policy.Candidate) {
 		p.deleters[author(c)] = true
 		p.deletions[c.Community] = true
 	}
-	if c.Vanish != nil {
-		p.vanishes[c.Community] = true
+	if c.Whole() {
+		p.whole[c.Community] = true
 	}
-	if c.Create != nil {
-		p.creates[c.ChannelKey()] = true
+	if c.Channel != "" && (c.Create != nil || c.Command != nil) {
+		p.held[c.ChannelKey()] = true
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/apiary-relay/apiary/pkg/nostr"
 	"github.com/apiary-relay/apiary/pkg/tenant"
 	ingestv1 "github.com/apiary-relay/apiary/proto/gen/apiary/ingest/v1"
+	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
 	"github.com/apiary-relay/apiary/services/ingest/internal/store"
 )
 
@@ -27,7 +28,7 @@ type Store interface {
 	CommunityByHost(ctx context.Context, host string) (int64, error)
 	CreateCommunity(ctx context.Context, c store.NewCommunity) (id int64, created bool, err error)
 	UpdateCommunity(ctx context.Context, community int64, name, access *string) (uint64, error)
-	PutMember(ctx context.Context, community int64, pubkey nostr.PubKey, role string) (uint64, error)
+	PutMember(ctx context.Context, community int64, pubkey nostr.PubKey, role policy.Role) (uint64, error)
 	RemoveMember(ctx context.Context, community int64, pubkey nostr.PubKey) (uint64, error)
 }
 
@@ -107,12 +108,13 @@ func (s *Service) PutMember(ctx context.Context, req *ingestv1.PutMemberRequest)
 	if err != nil {
 		return nil, err
 	}
-	switch req.GetRole() {
-	case "owner", "admin", "member":
+	role := policy.Role(req.GetRole())
+	switch role {
+	case policy.RoleOwner, policy.RoleAdmin, policy.RoleMember:
 	default:
 		return nil, fault.New(fault.Invalid, "role must be owner, admin or member")
 	}
-	version, err := s.store.PutMember(ctx, community, pubkey, req.GetRole())
+	version, err := s.store.PutMember(ctx, community, pubkey, role)
 	if err != nil {
 		return nil, failed(err)
 	}

@@ -32,7 +32,7 @@ type State struct {
 	BannedEvents map[EventKey]bool
 	// Vanished are the candidates that one of their owners has asked to vanish with.
 	Vanished map[EventKey]bool
-	// Stored are the create requests that are stored already.
+	// Stored are the create requests and commands that were carried out already.
 	Stored map[EventKey]bool
 }
 
@@ -101,23 +101,35 @@ func Admit(c *Candidate, st *State) Verdict {
 	if !ok {
 		return NotMember
 	}
-	if c.Vanish != nil {
-		return admitVanish(c, st)
-	}
 	switch {
+	case c.Vanish != nil:
+		return admitVanish(c, st)
+	case c.Command != nil:
+		return admitCommand(c, st, community)
 	case anyOf(c.Parties(), func(p nostr.PubKey) bool { return st.Banned[MemberKey{c.Community, p}] }):
 		return Banned
 	case community.Closed && !anyOf(c.Writers(), func(p nostr.PubKey) bool { return st.Members[MemberKey{c.Community, p}] }):
 		return NotMember
-	case st.RefusedKinds[KindKey{c.Community, c.Event.Kind}]:
-		return Verdict{fault.Restricted, fmt.Sprintf("kind %d is not accepted here", c.Event.Kind)}
 	}
-	if v := admitWork(c.Event, community.MinPow); !v.Accepted() {
+	if v := admitKind(c, st, community); !v.Accepted() {
 		return v
 	}
 	if v := admitChannel(c, st); !v.Accepted() {
 		return v
 	}
+	return admitPresent(c, st)
+}
+
+// admitKind decides whether the community takes such events.
+func admitKind(c *Candidate, st *State, community Community) Verdict {
+	if st.RefusedKinds[KindKey{c.Community, c.Event.Kind}] {
+		return Verdict{fault.Restricted, fmt.Sprintf("kind %d is not accepted here", c.Event.Kind)}
+	}
+	return admitWork(c.Event, community.MinPow)
+}
+
+// admitPresent refuses what was removed, or was not to come.
+func admitPresent(c *Candidate, st *State) Verdict {
 	switch {
 	case st.Deleted[c.Key()]:
 		return Deleted

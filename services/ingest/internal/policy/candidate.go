@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/nostr/kind"
 )
 
 // Submission is what a caller offers: an event's bytes and who stands behind them.
@@ -36,6 +37,8 @@ type Candidate struct {
 	Create *ChannelSpec
 	// Vanish is set for kind 62.
 	Vanish *Vanish
+	// Command is set for the kinds of commands.
+	Command *Command
 }
 
 // Vanish is a request to vanish (NIP-62): of everything that its author made up to its created_at, and of
@@ -152,4 +155,21 @@ const EnvelopeOverhead = 384
 
 // Size is what the candidate adds to an outbox row and to a message on the bus, in bytes; an upper
 // estimate.
-func (c *Candidate) Size() int { return len(c.Raw) + EnvelopeOverhead }
+func (c *Candidate) Size() int {
+	size := len(c.Raw) + EnvelopeOverhead
+	if c.Command != nil {
+		size += FollowUpBytes
+	}
+	return size
+}
+
+// IsEphemeral reports whether the event is passed on without the database. A command never is, whatever the range
+// of its kind.
+func (c *Candidate) IsEphemeral() bool { return c.Event.Kind.IsEphemeral() && c.Command == nil }
+
+// IsStored reports whether the event is kept and passed on when a transaction accepts it. Of a command that is not,
+// only the id is remembered, for as long as it could be sent again.
+func (c *Candidate) IsStored() bool { return kind.Of(c.Event.Kind).Class != kind.Unstored }
+
+// Whole reports whether the event holds its whole community, so that it is alone with it in a batch.
+func (c *Candidate) Whole() bool { return c.Vanish != nil || (c.Command != nil && c.Channel == "") }

@@ -37,6 +37,7 @@ var checks = []func(*Candidate, Limits, time.Time) Verdict{
 	func(c *Candidate, _ Limits, now time.Time) Verdict { return c.checkExpiry(now) },
 	func(c *Candidate, _ Limits, _ time.Time) Verdict { return c.checkChannel() },
 	func(c *Candidate, _ Limits, _ time.Time) Verdict { return c.checkKindRules() },
+	func(c *Candidate, _ Limits, now time.Time) Verdict { return c.parseCommand(now) },
 }
 
 // Check decides everything that needs neither the signature nor the database: time, size, authorship,

@@ -32,7 +32,7 @@ func CheckKind(k nostr.Kind) Verdict {
 // checkCommand refuses kinds that ask the relay to do something that it does not do. To store them with
 // OK true would tell the client that it was done.
 func checkCommand(k nostr.Kind) Verdict {
-	if kind.Of(k).Sender != kind.Command || k == nostr.KindCreateGroup {
+	if kind.Of(k).Sender != kind.Command || isCarriedOut(k) {
 		return Verdict{}
 	}
 	return unsupported("kind " + strconv.Itoa(int(k)) + " is not supported")

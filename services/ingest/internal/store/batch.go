@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/apiary-relay/apiary/pkg/nostr"
 	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
 )
 
@@ -27,13 +28,17 @@ type entry struct {
 	fresh   bool     // its id, or its address, was claimed for the first time
 	erase   []stored // what it replaces or deletes
 	more    bool     // a request to vanish left events to SweepVanished
+
+	done     bool // a command that was carried out
+	followUp bool // the relay signed it because of a command or another change
 }
 
 // transaction is one attempt to store a batch. It lives on one goroutine and one connection.
 type transaction struct {
 	partitions uint32
 	eraseBytes int64
-	entries    []*entry
+	key        *nostr.SecretKey // of the relay, nil without one
+	entries    []*entry         // the batch, then what the relay signs because of it
 	state      policy.State
 	xid        uint64
 	database   uint64
@@ -45,22 +50,20 @@ type transaction struct {
 
 // Commit stores a batch in one transaction and three round trips. The batch must be such that no candidate
 // depends on another one: at most one event of each id and address, a deletion without other events of
-// its author, a request to vanish without other events of its community, one creation of a channel.
+// its author, a request to vanish or a command without other events of the community or channel that it holds, one
+// creation of a channel.
 //
 // The verdicts hold only if the error is nil. An error leaves nothing stored, or everything if the
 // connection broke during the commit; in either case the batch may be sent again.
 func (s *Store) Commit(ctx context.Context, batch []*policy.Candidate) (Result, error) {
 	var result Result
 	err := s.retry(ctx, func(conn *pgx.Conn) error {
-		t := &transaction{partitions: s.partitions, eraseBytes: s.eraseBytes, entries: make([]*entry, len(batch))}
-		for i, c := range batch {
-			t.entries[i] = &entry{Candidate: c}
-		}
+		t := s.newTransaction(batch)
 		if err := t.run(ctx, conn); err != nil {
 			return err
 		}
 		result = Result{Verdicts: make([]policy.Verdict, len(batch)), Row: t.row}
-		for i, e := range t.entries {
+		for i, e := range t.entries[:len(batch)] {
 			result.Verdicts[i] = e.verdict
 			result.Left = result.Left || e.more
 		}
@@ -72,8 +75,19 @@ func (s *Store) Commit(ctx context.Context, batch []*policy.Candidate) (Result, 
 	return result, nil
 }
 
+func (s *Store) newTransaction(batch []*policy.Candidate) *transaction {
+	t := &transaction{partitions: s.partitions, eraseBytes: s.eraseBytes, key: s.key, entries: make([]*entry, len(batch))}
+	for i, c := range batch {
+		t.entries[i] = &entry{Candidate: c}
+	}
+	return t
+}
+
 func (t *transaction) run(ctx context.Context, conn *pgx.Conn) error {
 	if err := t.read(ctx, conn); err != nil {
+		return err
+	}
+	if err := t.execute(ctx, conn); err != nil {
 		return err
 	}
 	if len(t.accepted()) == 0 {
@@ -107,25 +121,8 @@ const sqlTransaction = `
 SELECT pg_current_xact_id()::text::bigint, (SELECT system_identifier FROM pg_control_system()),
     (extract(epoch FROM transaction_timestamp()) * 1000000)::bigint`
 
-// read begins the transaction, takes its locks, and reads and judges under them. Each statement has its own
-// snapshot, taken after the locks were granted.
-func (t *transaction) read(ctx context.Context, conn *pgx.Conn) error {
-	locks := lockSet{}
-	candidates := make([]*policy.Candidate, len(t.entries))
-	for i, e := range t.entries {
-		candidates[i] = e.Candidate
-		locks.shared(communityLock(e.Community))
-		if e.Deletion != nil || e.Vanish != nil {
-			locks.exclusive(communityLock(e.Community))
-		}
-		if e.Channel != "" {
-			locks.shared(channelLock(e.ChannelKey()))
-		}
-		if e.Create != nil {
-			locks.exclusive(channelLock(e.ChannelKey()))
-		}
-	}
-	b := &pgx.Batch{}
+// begin begins the transaction with its locks and learns its name.
+func (t *transaction) begin(b *pgx.Batch, locks lockSet) {
 	b.Queue(sqlBegin)
 	locks.queue(b)
 	b.Queue(sqlTransaction).QueryRow(func(row pgx.Row) error {
@@ -134,6 +131,28 @@ func (t *transaction) read(ctx context.Context, conn *pgx.Conn) error {
 		t.xid, t.database = uint64(xid), uint64(database)
 		return err
 	})
+}
+
+// read begins the transaction, takes its locks, and reads and judges under them. Each statement has its own
+// snapshot, taken after the locks were granted.
+func (t *transaction) read(ctx context.Context, conn *pgx.Conn) error {
+	locks := lockSet{}
+	candidates := make([]*policy.Candidate, len(t.entries))
+	for i, e := range t.entries {
+		candidates[i] = e.Candidate
+		locks.shared(communityLock(e.Community))
+		if e.Deletion != nil || e.Whole() {
+			locks.exclusive(communityLock(e.Community))
+		}
+		if e.Channel != "" {
+			locks.shared(channelLock(e.ChannelKey()))
+		}
+		if e.Create != nil || (e.Command != nil && !e.Whole()) {
+			locks.exclusive(channelLock(e.ChannelKey()))
+		}
+	}
+	b := &pgx.Batch{}
+	t.begin(b, locks)
 	ask(candidates).queue(b, &t.state, true)
 	if err := conn.SendBatch(ctx, b).Close(); err != nil {
 		return fmt.Errorf("read state: %w", err)

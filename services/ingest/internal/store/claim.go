@@ -98,6 +98,8 @@ func (t *transaction) claim(ctx context.Context, conn *pgx.Conn) error {
 	b := &pgx.Batch{}
 	for _, e := range t.accepted() {
 		switch _, ok := e.Addressed(); {
+		case !e.IsStored():
+			continue // done, and not kept
 		case ok:
 			addressed = append(addressed, e)
 		default:
@@ -125,7 +127,15 @@ func (t *transaction) claim(ctx context.Context, conn *pgx.Conn) error {
 			e.verdict = policy.Duplicate
 		}
 	}
-	return claims.judge(t)
+	if err := claims.judge(t); err != nil {
+		return err
+	}
+	for _, e := range t.entries {
+		if e.done && !e.verdict.Accepted() || e.followUp && !e.verdict.Accepted() {
+			return errMoved // nobody else writes under these locks what would refuse it now
+		}
+	}
+	return nil
 }
 
 func queueCreate(b *pgx.Batch, e *entry) {

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
 )
 
 // Statements of the directory.
@@ -22,37 +23,12 @@ const (
 INSERT INTO ingest.community_hosts (host, community_id, is_primary) VALUES ($1, $2, true)
 ON CONFLICT DO NOTHING`
 
-	// By communities_pkey. The version rises only if the access changes.
+	// By communities_pkey. Returns whether the access changed.
 	sqlUpdateCommunity = `
-UPDATE ingest.communities
-SET name = coalesce($2, name),
-    acl_version = acl_version + CASE WHEN access <> $3 THEN 1 ELSE 0 END,
-    access = coalesce($3, access)
-WHERE id = $1
-RETURNING acl_version`
-
-	// By community_members_pkey. No row is affected when nothing changes.
-	sqlPutMember = `
-INSERT INTO ingest.community_members (community_id, pubkey, role) VALUES ($1, $2, $3)
-ON CONFLICT (community_id, pubkey) DO UPDATE SET role = excluded.role
-WHERE community_members.role <> excluded.role`
-
-	// By community_members_pkey, channel_members_pubkey and channels_pkey: the member leaves the community and all
-	// of its channels, and each channel that it was in gets a new version. Returns whether anything changed.
-	sqlRemoveMember = `
-WITH gone AS (
-    DELETE FROM ingest.community_members WHERE community_id = $1 AND pubkey = $2 RETURNING 1
-), left_channels AS (
-    DELETE FROM ingest.channel_members WHERE community_id = $1 AND pubkey = $2 RETURNING channel_id
-), raised AS (
-    UPDATE ingest.channels SET acl_version = acl_version + 1
-    WHERE community_id = $1 AND id IN (SELECT channel_id FROM left_channels)
-)
-SELECT EXISTS (SELECT FROM gone) OR EXISTS (SELECT FROM left_channels)`
-
-	// By communities_pkey. $2 is what the version rises by.
-	sqlRaiseVersion = `
-UPDATE ingest.communities SET acl_version = acl_version + $2 WHERE id = $1 RETURNING acl_version`
+WITH old AS (SELECT access FROM ingest.communities WHERE id = $1)
+UPDATE ingest.communities c SET name = coalesce($2, c.name), access = coalesce($3, c.access)
+FROM old WHERE c.id = $1
+RETURNING c.access <> old.access`
 )
 
 // ErrNoCommunity says that no community has this host.
@@ -93,17 +69,23 @@ func (s *Store) CreateCommunity(ctx context.Context, c NewCommunity) (id int64, 
 		if id, err = s.CommunityByHost(ctx, c.Host); !errors.Is(err, ErrNoCommunity) {
 			return id, false, err
 		}
-		err = s.inTx(ctx, lockSet{}, func(conn *pgx.Conn) error {
-			if err := conn.QueryRow(ctx, sqlInsertCommunity, c.Name, c.Access).Scan(&id); err != nil {
+		err = s.transact(ctx, lockSet{}, func(x *change) error { // nobody knows the community before it is committed
+			if err := x.conn.QueryRow(ctx, sqlInsertCommunity, c.Name, c.Access).Scan(&id); err != nil {
 				return err
 			}
-			tag, err := conn.Exec(ctx, sqlInsertHost, c.Host, id)
-			if err == nil && tag.RowsAffected() == 0 {
+			tag, err := x.conn.Exec(ctx, sqlInsertHost, c.Host, id)
+			switch {
+			case err != nil:
+				return err
+			case tag.RowsAffected() == 0:
 				return errHostTaken
+			case c.Owner == nil:
+				return nil
 			}
-			if err == nil && c.Owner != nil {
-				_, err = conn.Exec(ctx, sqlPutMember, id, c.Owner[:], "owner")
+			if err := x.enter(ctx, id); err != nil {
+				return err
 			}
+			_, err = x.writeMember(ctx, *c.Owner, policy.RoleOwner)
 			return err
 		})
 		switch {
@@ -118,52 +100,23 @@ func (s *Store) CreateCommunity(ctx context.Context, c NewCommunity) (id int64, 
 
 // UpdateCommunity changes what is not nil and returns the access version after it.
 func (s *Store) UpdateCommunity(ctx context.Context, community int64, name, access *string) (uint64, error) {
-	return s.changeAccess(ctx, community, func(conn *pgx.Conn) (version int64, err error) {
-		err = conn.QueryRow(ctx, sqlUpdateCommunity, community, name, access).Scan(&version)
-		return version, err
+	return s.changeCommunity(ctx, community, func(x *change) error {
+		var changed bool
+		err := x.conn.QueryRow(ctx, sqlUpdateCommunity, community, name, access).Scan(&changed)
+		if err != nil || !changed {
+			return err
+		}
+		return x.raise(ctx)
 	})
 }
 
 // PutMember adds a member or changes its role and returns the access version after it.
-func (s *Store) PutMember(ctx context.Context, community int64, pubkey nostr.PubKey, role string) (uint64, error) {
-	return s.changeAccess(ctx, community, func(conn *pgx.Conn) (version int64, err error) {
-		tag, err := conn.Exec(ctx, sqlPutMember, community, pubkey[:], role)
-		if err != nil {
-			return 0, err
-		}
-		err = conn.QueryRow(ctx, sqlRaiseVersion, community, tag.RowsAffected()).Scan(&version)
-		return version, err
-	})
+func (s *Store) PutMember(ctx context.Context, community int64, pubkey nostr.PubKey, role policy.Role) (uint64, error) {
+	return s.changeCommunity(ctx, community, func(x *change) error { return x.putMember(ctx, pubkey, role) })
 }
 
 // RemoveMember removes a member from the community and from its channels, and returns the community's
 // access version after it. What commits later carries that version, or a newer one.
 func (s *Store) RemoveMember(ctx context.Context, community int64, pubkey nostr.PubKey) (uint64, error) {
-	return s.changeAccess(ctx, community, func(conn *pgx.Conn) (version int64, err error) {
-		var changed bool
-		if err := conn.QueryRow(ctx, sqlRemoveMember, community, pubkey[:]).Scan(&changed); err != nil {
-			return 0, err
-		}
-		raise := 0
-		if changed {
-			raise = 1
-		}
-		err = conn.QueryRow(ctx, sqlRaiseVersion, community, raise).Scan(&version)
-		return version, err
-	})
-}
-
-// changeAccess runs fn while no batch of the community is between its reading and its commit.
-func (s *Store) changeAccess(ctx context.Context, community int64, fn func(*pgx.Conn) (int64, error)) (uint64, error) {
-	locks := lockSet{}
-	locks.exclusive(communityLock(community))
-	var version int64
-	err := s.inTx(ctx, locks, func(conn *pgx.Conn) (err error) {
-		version, err = fn(conn)
-		return err
-	})
-	if err != nil {
-		return 0, fmt.Errorf("change access of community: %w", err)
-	}
-	return uint64(version), nil
+	return s.changeCommunity(ctx, community, func(x *change) error { return x.dropMember(ctx, pubkey) })
 }

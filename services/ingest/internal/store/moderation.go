@@ -11,12 +11,13 @@ import (
 
 	"github.com/apiary-relay/apiary/pkg/nostr"
 	"github.com/apiary-relay/apiary/pkg/postgres"
+	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
 )
 
 // Statements of moderation.
 const (
-	// By community_members_pkey.
-	sqlRole = `SELECT role FROM ingest.community_members WHERE community_id = $1 AND pubkey = $2`
+	// By banned_pubkeys_pkey.
+	sqlIsBanned = `SELECT EXISTS (SELECT FROM ingest.banned_pubkeys WHERE community_id = $1 AND pubkey = $2)`
 
 	// Conflicts on banned_pubkeys_pkey: the first decision stands.
 	sqlBanPubKey = `
@@ -25,11 +26,6 @@ ON CONFLICT DO NOTHING`
 
 	// By banned_pubkeys_pkey.
 	sqlUnbanPubKey = `DELETE FROM ingest.banned_pubkeys WHERE community_id = $1 AND pubkey = $2`
-
-	// Conflicts on community_members_pkey: whoever is a member keeps the role.
-	sqlAllowPubKey = `
-INSERT INTO ingest.community_members (community_id, pubkey, role) VALUES ($1, $2, 'member')
-ON CONFLICT DO NOTHING`
 
 	// By event_ids_pkey and events_time.
 	sqlEvent = `
@@ -113,61 +109,48 @@ type Moderator struct {
 	Reason string
 }
 
-// Change is one change of a community's moderation. It runs in a transaction that holds the community, and
-// returns whether it changed who may read or write.
-type Change func(ctx context.Context, conn *pgx.Conn, m Moderator) (access bool, err error)
+// Change is one change of a community's moderation. It runs in a transaction that holds the community, which it gives
+// a new access version if it changes who may read or write.
+type Change func(ctx context.Context, x *change, m Moderator) error
 
 // Moderate makes one change if the actor is an owner or admin at that moment, and returns the community's access
 // version after it. Every change is idempotent.
-func (s *Store) Moderate(ctx context.Context, m Moderator, change Change) (uint64, error) {
-	return s.changeAccess(ctx, m.Community, func(conn *pgx.Conn) (version int64, err error) {
-		role, err := roleOf(ctx, conn, m.Community, m.Actor)
-		if err != nil {
-			return 0, err
+func (s *Store) Moderate(ctx context.Context, m Moderator, do Change) (uint64, error) {
+	return s.changeCommunity(ctx, m.Community, func(x *change) error {
+		if err := x.requireModerator(ctx, m.Actor); err != nil {
+			return err
 		}
-		if role != "owner" && role != "admin" {
-			return 0, ErrNotModerator
-		}
-		access, err := change(ctx, conn, m)
-		if err != nil {
-			return 0, err
-		}
-		raise := 0
-		if access {
-			raise = 1
-		}
-		err = conn.QueryRow(ctx, sqlRaiseVersion, m.Community, raise).Scan(&version)
-		return version, err
+		return do(ctx, x, m)
 	})
 }
 
-// roleOf returns a member's role, empty for who is none.
-func roleOf(ctx context.Context, conn *pgx.Conn, community int64, pubkey nostr.PubKey) (string, error) {
-	var role string
-	err := conn.QueryRow(ctx, sqlRole, community, pubkey[:]).Scan(&role)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return "", nil
+// requireModerator returns ErrNotModerator unless a key is that of an owner or admin.
+func (x *change) requireModerator(ctx context.Context, pubkey nostr.PubKey) error {
+	role, err := x.role(ctx, pubkey)
+	if err == nil && !role.Moderates() {
+		return ErrNotModerator
 	}
-	return role, err
+	return err
 }
 
 // exec makes a Change of one statement, which changes access if any row is affected and access is set.
 func exec(access bool, query string, args func(m Moderator) []any) Change {
-	return func(ctx context.Context, conn *pgx.Conn, m Moderator) (bool, error) {
-		tag, err := conn.Exec(ctx, query, args(m)...)
-		return access && tag.RowsAffected() > 0, err
+	return func(ctx context.Context, x *change, m Moderator) error {
+		tag, err := x.conn.Exec(ctx, query, args(m)...)
+		if err != nil || !access || tag.RowsAffected() == 0 {
+			return err
+		}
+		return x.raise(ctx)
 	}
 }
 
 // both makes one Change of two.
 func both(a, b Change) Change {
-	return func(ctx context.Context, conn *pgx.Conn, m Moderator) (bool, error) {
-		first, err := a(ctx, conn, m)
-		if err != nil {
-			return false, err
+	return func(ctx context.Context, x *change, m Moderator) error {
+		if err := a(ctx, x, m); err != nil {
+			return err
 		}
-		second, err := b(ctx, conn, m)
-		return first || second, err
+		return b(ctx, x, m)
 	}
 }
 
@@ -183,40 +166,45 @@ func UnbanPubKey(pubkey nostr.PubKey) Change {
 	return exec(true, sqlUnbanPubKey, func(m Moderator) []any { return []any{m.Community, pubkey[:]} })
 }
 
-// AllowPubKey makes a key a member, and lifts a ban of it.
+// AllowPubKey makes a key a member, and lifts a ban of it. Whoever is a member keeps the role.
 func AllowPubKey(pubkey nostr.PubKey) Change {
-	return both(UnbanPubKey(pubkey), exec(true, sqlAllowPubKey, func(m Moderator) []any { return []any{m.Community, pubkey[:]} }))
+	return both(UnbanPubKey(pubkey), func(ctx context.Context, x *change, _ Moderator) error {
+		role, err := x.role(ctx, pubkey)
+		if err != nil || role != "" {
+			return err
+		}
+		return x.putMember(ctx, pubkey, policy.RoleMember)
+	})
 }
 
 // UnallowPubKey takes a key's membership, of channels as well. An owner keeps it.
 func UnallowPubKey(pubkey nostr.PubKey) Change {
-	return func(ctx context.Context, conn *pgx.Conn, m Moderator) (changed bool, err error) {
-		role, err := roleOf(ctx, conn, m.Community, pubkey)
+	return func(ctx context.Context, x *change, _ Moderator) error {
+		role, err := x.role(ctx, pubkey)
 		if err != nil {
-			return false, err
+			return err
 		}
-		if role == "owner" {
-			return false, ErrOwner
+		if role == policy.RoleOwner {
+			return ErrOwner
 		}
-		err = conn.QueryRow(ctx, sqlRemoveMember, m.Community, pubkey[:]).Scan(&changed)
-		return changed, err
+		return x.dropMember(ctx, pubkey)
 	}
 }
 
 // BanEvent removes an event, whoever wrote it, and refuses it from then on. Reports of it are decided.
 func BanEvent(id nostr.ID) Change {
-	return func(ctx context.Context, conn *pgx.Conn, m Moderator) (bool, error) {
+	return func(ctx context.Context, x *change, m Moderator) error {
 		var found []stored
 		b := &pgx.Batch{}
 		b.Queue(sqlEvent, m.Community, id[:]).Query(collectStored(func(_ int, st stored) { found = append(found, st) }))
 		b.Queue(sqlBanEvent, m.Community, id[:], m.Reason, m.Actor[:])
 		b.Queue(sqlDecideReports, m.Community, id[:], m.Actor[:])
-		if err := conn.SendBatch(ctx, b).Close(); err != nil {
-			return false, err
+		if err := x.conn.SendBatch(ctx, b).Close(); err != nil {
+			return err
 		}
 		b = &pgx.Batch{}
 		queueErase(b, found, true)
-		return false, conn.SendBatch(ctx, b).Close()
+		return x.conn.SendBatch(ctx, b).Close()
 	}
 }
 
@@ -240,16 +228,16 @@ func DisallowKind(kind nostr.Kind) Change {
 
 // BlockNetwork refuses clients of a network, which must be masked and not of IPv4 mapped into IPv6.
 func BlockNetwork(network netip.Prefix) Change {
-	return func(ctx context.Context, conn *pgx.Conn, m Moderator) (bool, error) {
+	return func(ctx context.Context, x *change, m Moderator) error {
 		var others int
-		if err := conn.QueryRow(ctx, sqlCountNetworks, m.Community, network).Scan(&others); err != nil {
-			return false, err
+		if err := x.conn.QueryRow(ctx, sqlCountNetworks, m.Community, network).Scan(&others); err != nil {
+			return err
 		}
 		if others >= MaxNetworks {
-			return false, ErrTooManyNetworks
+			return ErrTooManyNetworks
 		}
-		_, err := conn.Exec(ctx, sqlBlockNetwork, m.Community, network, m.Reason, m.Actor[:])
-		return false, err
+		_, err := x.conn.Exec(ctx, sqlBlockNetwork, m.Community, network, m.Reason, m.Actor[:])
+		return err
 	}
 }
 

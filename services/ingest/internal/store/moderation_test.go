@@ -18,7 +18,12 @@ import (
 // moderate makes a change as the owner and returns the version.
 func (f *fixture) moderate(change Change) uint64 {
 	f.t.Helper()
-	version, err := f.Moderate(f.t.Context(), Moderator{f.community, nostrtest.PubKey("owner"), "because"}, change)
+	return f.moderateIn(f.community, change)
+}
+
+func (f *fixture) moderateIn(community int64, change Change) uint64 {
+	f.t.Helper()
+	version, err := f.Moderate(f.t.Context(), Moderator{community, nostrtest.PubKey("owner"), "because"}, change)
 	require.NoError(f.t, err)
 	return version
 }
@@ -26,7 +31,7 @@ func (f *fixture) moderate(change Change) uint64 {
 func TestOnlyModeratorsModerate(t *testing.T) {
 	f := newFixture(t)
 	second := f.newCommunity("two.example", AccessOpen)
-	for name, role := range map[string]string{"admin": "admin", "member": "member"} {
+	for name, role := range map[string]policy.Role{"admin": "admin", "member": "member"} {
 		_, err := f.PutMember(t.Context(), f.community, nostrtest.PubKey(name), role)
 		require.NoError(t, err)
 	}

@@ -101,7 +101,7 @@ type question struct {
 	all            []*policy.Candidate
 	deletable      []*policy.Candidate // every candidate but deletions and requests to vanish (NIP-09, NIP-62)
 	addressed      []*policy.Candidate
-	creates        []*policy.Candidate
+	done           []*policy.Candidate // creations and commands, which may have been carried out already
 }
 
 func ask(candidates []*policy.Candidate) *question {
@@ -134,8 +134,8 @@ func ask(candidates []*policy.Candidate) *question {
 		if _, ok := c.Addressed(); ok {
 			q.addressed = append(q.addressed, c)
 		}
-		if c.Create != nil {
-			q.creates = append(q.creates, c)
+		if c.Create != nil || c.Command != nil {
+			q.done = append(q.done, c)
 		}
 	}
 	return q
@@ -276,13 +276,13 @@ func (q *question) queueEvents(b *pgx.Batch, st *policy.State) {
 		b.Queue(sqlAddressTombstones, a.communities, a.kinds, a.pubkeys, a.ds, created).
 			Query(ordinals(func(n int) { st.Deleted[q.addressed[n].Key()] = true }))
 	}
-	if n := len(q.creates); n > 0 {
+	if n := len(q.done); n > 0 {
 		communities, ids := make([]int64, n), make([][]byte, n)
-		for i, c := range q.creates {
+		for i, c := range q.done {
 			communities[i], ids[i] = c.Community, c.Event.ID[:]
 		}
-		b.Queue(sqlStoredIDs, communities, ids).
-			Query(ordinals(func(n int) { st.Stored[q.creates[n].Key()] = true }))
+		b.Queue(sqlProcessed, communities, ids).
+			Query(ordinals(func(n int) { st.Stored[q.done[n].Key()] = true }))
 	}
 }
 

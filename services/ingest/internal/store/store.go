@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/apiary-relay/apiary/pkg/nostr"
 	"github.com/apiary-relay/apiary/pkg/postgres"
 )
 
@@ -30,16 +31,35 @@ type Store struct {
 	pool       *pgxpool.Pool
 	partitions uint32
 	eraseBytes int64 // what one deletion may cover
+	key        *nostr.SecretKey
+	publish    func(ctx context.Context, row *Row)
 }
 
 // maxEraseBytes is how many bytes of events one deletion request may cover by id, and as many by address. They
 // are read to find out what belongs to them, while the community waits.
 const maxEraseBytes = 64 << 20
 
+// Option changes how a store works.
+type Option func(*Store)
+
+// WithKey has the relay sign with a key what follows from changes. Without one nothing is signed, and commands that
+// need it are refused.
+func WithKey(key *nostr.SecretKey) Option { return func(s *Store) { s.key = key } }
+
+// WithPublish has publish told of the outbox rows of changes that are no batches. It must not block. Without it they
+// are left to the sweeper.
+func WithPublish(publish func(ctx context.Context, row *Row)) Option {
+	return func(s *Store) { s.publish = publish }
+}
+
 // New returns a store on the pool, whose role must be apiary_ingest (or own the schema). partitions is the
 // cluster's number of partitions.
-func New(pool *pgxpool.Pool, partitions uint32) *Store {
-	return &Store{pool: pool, partitions: partitions, eraseBytes: maxEraseBytes}
+func New(pool *pgxpool.Pool, partitions uint32, opts ...Option) *Store {
+	s := &Store{pool: pool, partitions: partitions, eraseBytes: maxEraseBytes}
+	for _, opt := range opts {
+		opt(s)
+	}
+	return s
 }
 
 // errMoved says that a row went away between two statements that relied on it.

@@ -9,6 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/placement"
 	busv1 "github.com/apiary-relay/apiary/proto/gen/apiary/bus/v1"
 	commonv1 "github.com/apiary-relay/apiary/proto/gen/apiary/common/v1"
 	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
@@ -54,12 +56,15 @@ INSERT INTO ingest.outbox (payload) VALUES ($1) RETURNING id, created_at`
 
 // write stores the accepted entries and their outbox row, and commits.
 func (t *transaction) write(ctx context.Context, conn *pgx.Conn) error {
-	accepted := t.accepted()
-	payload, err := t.payload(accepted)
-	if err != nil {
-		return err
-	}
 	b := &pgx.Batch{}
+	var accepted []*entry
+	for _, e := range t.accepted() {
+		if e.IsStored() {
+			accepted = append(accepted, e)
+		} else {
+			queueRemember(b, e)
+		}
+	}
 	queueUnclaim(b, t.entries)
 	t.queueWinners(b, accepted)
 	for _, e := range accepted {
@@ -72,19 +77,35 @@ func (t *transaction) write(ctx context.Context, conn *pgx.Conn) error {
 			b.Queue(sqlInsertVanished, e.Community, e.Event.PubKey[:], e.Event.CreatedAt, e.Event.ID[:])
 		}
 	}
-	queueEvents(b, accepted)
-	row := &Row{Partitions: payload.GetPartitions()}
-	encoded, err := proto.Marshal(payload)
-	if err != nil {
-		return fmt.Errorf("encode outbox payload: %w", err)
+	var row *Row
+	if len(accepted) > 0 {
+		queueEvents(b, accepted)
+		var err error
+		if row, err = t.queueRow(b, accepted); err != nil {
+			return err
+		}
 	}
-	b.Queue(sqlInsertOutbox, encoded).QueryRow(func(r pgx.Row) error { return r.Scan(&row.ID, &row.CreatedAt) })
 	b.Queue(sqlCommit)
 	if err := conn.SendBatch(ctx, b).Close(); err != nil {
 		return fmt.Errorf("write events: %w", err)
 	}
 	t.row = row
 	return nil
+}
+
+// queueRow inserts the outbox row of what is stored. The row is complete when b has been read.
+func (t *transaction) queueRow(b *pgx.Batch, accepted []*entry) (*Row, error) {
+	payload, err := t.payload(accepted)
+	if err != nil {
+		return nil, err
+	}
+	encoded, err := proto.Marshal(payload)
+	if err != nil {
+		return nil, fmt.Errorf("encode outbox payload: %w", err)
+	}
+	row := &Row{Partitions: payload.GetPartitions()}
+	b.Queue(sqlInsertOutbox, encoded).QueryRow(func(r pgx.Row) error { return r.Scan(&row.ID, &row.CreatedAt) })
+	return row, nil
 }
 
 // queueWinners points addresses to their new versions, removes the old ones, and claims the ids of all
@@ -155,7 +176,8 @@ func queueEvents(b *pgx.Batch, entries []*entry) {
 	}
 }
 
-// payload groups the envelopes by partition, each in the order of the batch.
+// payload groups the envelopes by partition, each in the order of the batch. A channel's state, which is delivered on
+// the channel's topic and on the global one, is in the partitions of both.
 func (t *transaction) payload(entries []*entry) (*busv1.OutboxPayload, error) {
 	batches := map[uint32]*busv1.EnvelopeBatch{}
 	for _, e := range entries {
@@ -163,14 +185,25 @@ func (t *transaction) payload(entries []*entry) (*busv1.OutboxPayload, error) {
 		header.CommunityAclVersion = t.state.Communities[e.Community].ACLVersion
 		header.ChannelAclVersion = e.channel.ACLVersion
 		header.CommitXid, header.DatabaseId, header.BegunAt = t.xid, t.database, t.begunAt
-		batch := batches[header.GetPartition()]
-		if batch == nil {
-			batch = &busv1.EnvelopeBatch{}
-			batches[header.GetPartition()] = batch
+		partitions := []uint32{header.GetPartition()}
+		if global := placement.Partition(e.Community, "", t.partitions); isChannelState(e.Event.Kind) && global != partitions[0] {
+			partitions = append(partitions, global)
 		}
-		batch.Envelopes = append(batch.Envelopes, &commonv1.Envelope{Header: header, Raw: e.Raw})
+		for _, p := range partitions {
+			batch := batches[p]
+			if batch == nil {
+				batch = &busv1.EnvelopeBatch{}
+				batches[p] = batch
+			}
+			batch.Envelopes = append(batch.Envelopes, &commonv1.Envelope{Header: header, Raw: e.Raw})
+		}
 	}
 	return EncodePartitions(batches)
+}
+
+// isChannelState reports whether events of the kind are a channel's relay-signed state (NIP-29).
+func isChannelState(k nostr.Kind) bool {
+	return k >= nostr.KindGroupMetadata && k <= nostr.KindGroupRoles
 }
 
 // Row is an outbox row: what has to be published because of one commit.

@@ -1,0 +1,104 @@
+package policy
+
+import (
+	"time"
+
+	"github.com/apiary-relay/apiary/pkg/fault"
+	"github.com/apiary-relay/apiary/pkg/nostr"
+)
+
+// Command is an event by which a client asks the relay to change something: a roster, a channel, a ban. It is
+// carried out in the transaction that accepts it, together with what the relay signs because of it. It holds its
+// channel exclusively, or its whole community if its kind is in no channel.
+type Command struct {
+	// Asks is what is asked for, as the kind's parse function read it; its type chooses what the store does.
+	Asks any
+	// Outsiders is set when a closed community takes it from keys that are not members.
+	Outsiders bool
+	// Signs is set when it cannot be carried out without the relay's own key.
+	Signs bool
+}
+
+// commandRule is what is known of a kind of command, besides what package kind says of all.
+type commandRule struct {
+	Command // without Asks
+	// fresh is set when created_at must be within CommandWindow of now. What is not stored must be, since its id
+	// is not remembered for longer.
+	fresh bool
+	// parse reads what is asked for. It sets nothing of the candidate.
+	parse func(*Candidate) (any, Verdict)
+}
+
+// CommandWindow is how far created_at of a command that must be fresh may be from now, either way.
+const CommandWindow = 120 * time.Second
+
+// CommandMemory is for how long after its created_at the id of a command that is not stored is remembered: until
+// the window has passed by the clock of every replica.
+const CommandMemory = CommandWindow + time.Minute
+
+// FollowUpBytes is how many bytes of JSON all events that the relay signs because of one command may have.
+const FollowUpBytes = 256 << 10
+
+// commands are the kinds that are carried out. Whoever adds one adds a row here, its parse function, and what the
+// store does (store.execute).
+var commands = map[nostr.Kind]commandRule{
+	nostr.KindRelayAddMember:    {Command: Command{Signs: true}, fresh: true, parse: parseAddMember},
+	nostr.KindRelayRemoveMember: {Command: Command{Signs: true}, fresh: true, parse: parseRemoveMember},
+	nostr.KindRelayChangeRole:   {Command: Command{Signs: true}, fresh: true, parse: parseChangeRole},
+	nostr.KindRelaySetProfile:   {fresh: true, parse: parseSetProfile},
+	nostr.KindRelayJoinRequest:  {Command: Command{Signs: true, Outsiders: true}, fresh: true, parse: parseJoinRelay},
+	nostr.KindRelayLeaveRequest: {Command: Command{Signs: true}, fresh: true, parse: parseLeaveRelay},
+}
+
+// isCarriedOut reports whether the relay does what events of a kind ask for.
+func isCarriedOut(k nostr.Kind) bool {
+	_, ok := commands[k]
+	return ok || k == nostr.KindCreateGroup
+}
+
+// parseCommand reads a command; it accepts what is none.
+func (c *Candidate) parseCommand(now time.Time) Verdict {
+	rule, ok := commands[c.Event.Kind]
+	if !ok {
+		return Verdict{}
+	}
+	if rule.fresh {
+		if v := checkTime(c.Event.CreatedAt, CommandWindow, now); !v.Accepted() {
+			return v
+		}
+	}
+	asks, v := rule.parse(c)
+	if !v.Accepted() {
+		return v
+	}
+	command := rule.Command
+	command.Asks = asks
+	c.Command = &command
+	return Verdict{}
+}
+
+// admitCommand decides what is the same for every command; what it asks for is decided where it is carried out. A
+// repeat is recognised before the rights of its author, which the first one may have changed.
+func admitCommand(c *Candidate, st *State, community Community) Verdict {
+	switch {
+	case st.Stored[c.Key()]:
+		return Processed
+	case anyOf(c.Parties(), func(p nostr.PubKey) bool { return st.Banned[MemberKey{c.Community, p}] }):
+		return Banned
+	case community.Closed && !c.Command.Outsiders && !st.Members[MemberKey{c.Community, c.Event.PubKey}]:
+		return NotMember
+	}
+	if !c.IsStored() {
+		return Verdict{}
+	}
+	if v := admitKind(c, st, community); !v.Accepted() {
+		return v
+	}
+	return admitPresent(c, st)
+}
+
+// Processed answers a command that was carried out before.
+var Processed = Verdict{fault.Duplicate, "already processed"}
+
+// NoKey answers a command that the relay would have to sign something for.
+var NoKey = Verdict{fault.Restricted, "this relay has no key to sign with, so it does not take this command"}

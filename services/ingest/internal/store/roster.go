@@ -1,0 +1,235 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
+)
+
+// Statements of the roster. Whoever runs them holds the community exclusively.
+const (
+	// By community_members_pkey.
+	sqlRole = `SELECT role FROM ingest.community_members WHERE community_id = $1 AND pubkey = $2`
+
+	// By community_members_pkey. No row comes back when nothing changes; whether it was inserted, xmax says.
+	sqlPutMember = `
+INSERT INTO ingest.community_members (community_id, pubkey, role) VALUES ($1, $2, $3)
+ON CONFLICT (community_id, pubkey) DO UPDATE SET role = excluded.role
+WHERE community_members.role <> excluded.role
+RETURNING xmax = 0`
+
+	// By community_members_pkey, channel_members_pubkey and channels_pkey: the member leaves the community and all
+	// of its channels, and each channel that it was in gets a new version. Returns whether it was a member, and of
+	// how many channels.
+	sqlRemoveMember = `
+WITH gone AS (
+    DELETE FROM ingest.community_members WHERE community_id = $1 AND pubkey = $2 RETURNING 1
+), left_channels AS (
+    DELETE FROM ingest.channel_members WHERE community_id = $1 AND pubkey = $2 RETURNING channel_id
+), raised AS (
+    UPDATE ingest.channels SET acl_version = acl_version + 1
+    WHERE community_id = $1 AND id IN (SELECT channel_id FROM left_channels)
+)
+SELECT EXISTS (SELECT FROM gone), EXISTS (SELECT FROM left_channels)`
+
+	// By community_members_pkey: those who decide first, then by when they came.
+	sqlRoster = `
+SELECT pubkey, role FROM ingest.community_members WHERE community_id = $1
+ORDER BY CASE role WHEN 'owner' THEN 0 WHEN 'admin' THEN 1 ELSE 2 END, added_at, pubkey
+LIMIT $2`
+
+	// By community_members_pkey.
+	sqlHasModerator = `
+SELECT EXISTS (SELECT FROM ingest.community_members WHERE community_id = $1 AND role IN ('owner', 'admin'))`
+
+	// By communities_pkey.
+	sqlSetIcon = `UPDATE ingest.communities SET icon = $2 WHERE id = $1`
+)
+
+// maxListed is how many members a signed list names: each takes at most 90 bytes of policy.FollowUpBytes. The list
+// need not be complete (NIP-43).
+const maxListed = 2500
+
+// roles are what kind 33534 says of each role.
+var roles = []struct {
+	role               policy.Role
+	label, description string
+}{
+	{policy.RoleOwner, "Owner", "Runs the community and names its admins."},
+	{policy.RoleAdmin, "Admin", "Invites and removes members, and moderates."},
+	{policy.RoleMember, "Member", "Reads and writes."},
+}
+
+// role returns a key's role in the community, empty for who is no member.
+func (x *change) role(ctx context.Context, pubkey nostr.PubKey) (policy.Role, error) {
+	var role policy.Role
+	err := x.conn.QueryRow(ctx, sqlRole, x.community, pubkey[:]).Scan(&role)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("read role: %w", err)
+	}
+	return role, nil
+}
+
+// putMember makes a key a member or changes its role, and has the relay say so.
+func (x *change) putMember(ctx context.Context, pubkey nostr.PubKey, role policy.Role) error {
+	changed, err := x.writeMember(ctx, pubkey, role)
+	if err != nil || !changed {
+		return err
+	}
+	return x.raise(ctx)
+}
+
+// writeMember is putMember without a new access version, for a community that nobody knows yet. It reports whether
+// anything changed.
+func (x *change) writeMember(ctx context.Context, pubkey nostr.PubKey, role policy.Role) (bool, error) {
+	var added bool
+	err := x.conn.QueryRow(ctx, sqlPutMember, x.community, pubkey[:], role).Scan(&added)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("put member: %w", err)
+	}
+	if added {
+		x.draft(draft{kind: nostr.KindRelayMemberAdded, tags: nostr.Tags{protected, {"p", pubkey.String()}}})
+	}
+	x.roster = x.key != nil
+	return true, nil
+}
+
+// dropMember removes a key from the community and from its channels, and has the relay say so. What commits later
+// carries a newer access version, so that the key gets nothing of it.
+func (x *change) dropMember(ctx context.Context, pubkey nostr.PubKey) error {
+	var member, inChannels bool
+	if err := x.conn.QueryRow(ctx, sqlRemoveMember, x.community, pubkey[:]).Scan(&member, &inChannels); err != nil {
+		return fmt.Errorf("remove member: %w", err)
+	}
+	if member {
+		x.draft(draft{kind: nostr.KindRelayMemberRemoved, tags: nostr.Tags{protected, {"p", pubkey.String()}}})
+		x.roster = x.key != nil
+	}
+	if !member && !inChannels {
+		return nil
+	}
+	return x.raise(ctx)
+}
+
+// draftRoster has the relay sign the list of members (kind 13534), and once what the roles mean (kind 33534).
+func (x *change) draftRoster(ctx context.Context) error {
+	x.roster = false
+	rows, err := x.conn.Query(ctx, sqlRoster, x.community, maxListed)
+	if err != nil {
+		return fmt.Errorf("read roster: %w", err)
+	}
+	list := draft{kind: nostr.KindRelayMembers, tags: nostr.Tags{protected}}
+	var pubkey []byte
+	var role string
+	if _, err := pgx.ForEachRow(rows, []any{&pubkey, &role}, func() error {
+		list.tags = append(list.tags, nostr.Tag{"member", nostr.PubKey(pubkey).String(), role})
+		return nil
+	}); err != nil {
+		return fmt.Errorf("read roster: %w", err)
+	}
+	x.draft(list)
+	for _, r := range roles {
+		x.draft(draft{kind: policy.KindRole, once: true, tags: nostr.Tags{
+			protected, {"d", string(r.role)}, {"label", r.label}, {"description", r.description},
+		}})
+	}
+	return nil
+}
+
+func (x *change) addMember(ctx context.Context, e *entry, a *policy.AddMember) (policy.Verdict, error) {
+	actor, err := x.role(ctx, e.Event.PubKey)
+	if err != nil {
+		return policy.Verdict{}, err
+	}
+	if v := a.Judge(actor); !v.Accepted() {
+		return v, nil
+	}
+	target, err := x.role(ctx, a.Target)
+	if err != nil || target != "" {
+		return policy.Verdict{}, err
+	}
+	return policy.Verdict{}, x.putMember(ctx, a.Target, a.Role)
+}
+
+func (x *change) removeMember(ctx context.Context, e *entry, r *policy.RemoveMember) (policy.Verdict, error) {
+	actor, target, err := x.rolesOf(ctx, e.Event.PubKey, r.Target)
+	if err != nil {
+		return policy.Verdict{}, err
+	}
+	if v := r.Judge(e.Event.PubKey, actor, target); !v.Accepted() {
+		return v, nil
+	}
+	return policy.Verdict{}, x.dropMember(ctx, r.Target)
+}
+
+func (x *change) changeRole(ctx context.Context, e *entry, r *policy.ChangeRole) (policy.Verdict, error) {
+	actor, target, err := x.rolesOf(ctx, e.Event.PubKey, r.Target)
+	if err != nil {
+		return policy.Verdict{}, err
+	}
+	if v := r.Judge(e.Event.PubKey, actor, target); !v.Accepted() {
+		return v, nil
+	}
+	return policy.Verdict{}, x.putMember(ctx, r.Target, r.Role)
+}
+
+func (x *change) rolesOf(ctx context.Context, a, b nostr.PubKey) (roleA, roleB policy.Role, err error) {
+	if roleA, err = x.role(ctx, a); err != nil {
+		return "", "", err
+	}
+	roleB, err = x.role(ctx, b)
+	return roleA, roleB, err
+}
+
+func (x *change) setProfile(ctx context.Context, e *entry, p *policy.SetProfile) (policy.Verdict, error) {
+	actor, err := x.role(ctx, e.Event.PubKey)
+	if err != nil {
+		return policy.Verdict{}, err
+	}
+	var looksAfter bool
+	if err := x.conn.QueryRow(ctx, sqlHasModerator, x.community).Scan(&looksAfter); err != nil {
+		return policy.Verdict{}, fmt.Errorf("look for a moderator: %w", err)
+	}
+	if v := p.Judge(actor, looksAfter); !v.Accepted() {
+		return v, nil
+	}
+	_, err = x.conn.Exec(ctx, sqlSetIcon, x.community, p.Icon)
+	return policy.Verdict{}, err
+}
+
+func (x *change) leaveRelay(ctx context.Context, e *entry, l *policy.LeaveRelay) (policy.Verdict, error) {
+	actor, err := x.role(ctx, e.Event.PubKey)
+	if err != nil {
+		return policy.Verdict{}, err
+	}
+	if v := l.Judge(actor); !v.Accepted() {
+		return v, nil
+	}
+	return policy.Left, x.dropMember(ctx, e.Event.PubKey)
+}
+
+func (x *change) joinRelay(ctx context.Context, e *entry, j *policy.JoinRelay) (policy.Verdict, error) {
+	_, err := x.claimInvite(ctx, e.Event.PubKey, j.Claim)
+	switch {
+	case errors.Is(err, ErrInviteInvalid):
+		return policy.InviteInvalid, nil
+	case errors.Is(err, ErrInviteExpired):
+		return policy.InviteExpired, nil
+	case errors.Is(err, ErrInviteUsedUp):
+		return policy.InviteUsedUp, nil
+	case errors.Is(err, ErrAlreadyMember):
+		return policy.AlreadyMember, nil
+	}
+	return policy.Welcome, err
+}

@@ -1,0 +1,137 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
+)
+
+// By addresses_pkey: when the stored versions of addresses were created.
+const sqlAddressTimes = `
+SELECT q.n, a.created_at
+FROM unnest($1::bigint[], $2::integer[], $3::bytea[], $4::bytea[])
+    WITH ORDINALITY AS q (community_id, kind, pubkey, d, n)
+JOIN ingest.addresses a
+    ON a.community_id = q.community_id AND a.kind = q.kind AND a.pubkey = q.pubkey AND a.d = q.d`
+
+// errFollowUps says that the relay would sign more than a batch has room for.
+var errFollowUps = errors.New("too many bytes to be signed because of one change")
+
+// draft is an event that the relay will sign because of a change.
+type draft struct {
+	kind    nostr.Kind
+	tags    nostr.Tags
+	content string
+	// channel is the topic, empty for the global one. The draft has an h tag only if it is among its tags.
+	channel string
+	// once is set for an addressable event that is not to be replaced.
+	once bool
+}
+
+// protected is the tag of an event that only its author may publish (NIP-70).
+var protected = nostr.Tag{"-"}
+
+// draft has the relay sign an event in this transaction. Without a key it does nothing.
+func (x *change) draft(d draft) {
+	if x.key != nil {
+		x.drafts = append(x.drafts, d)
+	}
+}
+
+// sign makes events of the drafts and adds them to the transaction as entries that are accepted. created_at is the
+// database's time, and for an event with an address later than that of the version it replaces. An event that would
+// be the same as a stored one, because the same happened twice in a second, is from the next second.
+func (x *change) sign(ctx context.Context, traceparent string) error {
+	if x.roster {
+		if err := x.draftRoster(ctx); err != nil {
+			return err
+		}
+	}
+	if len(x.drafts) == 0 {
+		return nil
+	}
+	now := x.begunAt / 1e6
+	previous, err := x.previous(ctx)
+	if err != nil {
+		return err
+	}
+	size := 0
+	for i, d := range x.drafts {
+		if d.once && previous[i] > 0 {
+			continue
+		}
+		e := &entry{Candidate: &policy.Candidate{Channel: d.channel}}
+		e.Community, e.Traceparent, e.Principal = x.community, traceparent, []nostr.PubKey{x.key.PubKey()}
+		e.channel = x.state.Channels[e.ChannelKey()]
+		e.followUp = true
+		e.Event = &nostr.Event{Kind: d.kind, Tags: d.tags, Content: d.content, CreatedAt: max(now, previous[i]+1)}
+		if e.Event.Kind.IsRegular() {
+			if err := x.makeNew(ctx, e.Event); err != nil {
+				return err
+			}
+		}
+		if err := e.Event.Sign(x.key); err != nil {
+			return err
+		}
+		e.Raw = e.Event.AppendJSON(nil)
+		if size += len(e.Raw); size > policy.FollowUpBytes {
+			return errFollowUps
+		}
+		x.entries = append(x.entries, e)
+	}
+	x.drafts = nil
+	return nil
+}
+
+// previous returns created_at of the stored versions of the drafts, 0 where there is none.
+func (x *change) previous(ctx context.Context) ([]int64, error) {
+	times := make([]int64, len(x.drafts))
+	a := newAddressColumns(len(x.drafts))
+	for _, d := range x.drafts {
+		at := policy.Coordinate{Kind: d.kind} // no row has a kind without addresses
+		if d.kind.IsAddressable() {
+			at.D, _ = d.tags.First("d")
+		}
+		a.add(addressAt(x.community, x.key.PubKey(), at))
+	}
+	rows, err := x.conn.Query(ctx, sqlAddressTimes, a.communities, a.kinds, a.pubkeys, a.ds)
+	if err != nil {
+		return nil, fmt.Errorf("read versions of relay-signed events: %w", err)
+	}
+	var n, createdAt int64
+	if _, err := pgx.ForEachRow(rows, []any{&n, &createdAt}, func() error {
+		times[n-1] = createdAt
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("read versions of relay-signed events: %w", err)
+	}
+	return times, nil
+}
+
+// makeNew moves created_at on until the event is not stored yet, and not among what is signed already.
+func (x *change) makeNew(ctx context.Context, ev *nostr.Event) error {
+	ev.PubKey = x.key.PubKey()
+	for {
+		id := ev.ComputeID()
+		stored := false
+		for _, e := range x.entries {
+			stored = stored || (e.Community == x.community && e.Event.ID == id)
+		}
+		rows, err := x.conn.Query(ctx, sqlStoredIDs, []int64{x.community}, [][]byte{id[:]})
+		if err == nil {
+			err = ordinals(func(int) { stored = true })(rows)
+		}
+		if err != nil {
+			return fmt.Errorf("look for a relay-signed event: %w", err)
+		}
+		if !stored {
+			return nil
+		}
+		ev.CreatedAt++
+	}
+}
