@@ -151,12 +151,12 @@ func (p *Partition) match(ctx context.Context, w *work, envelope *commonv1.Envel
 	audience := kind.AudienceOf(event)
 	d := &decision{envelope: envelope, at: at, span: p.startSpan(ctx, h)}
 	versions := access.Versions{Community: h.GetCommunityAclVersion(), Channel: h.GetChannelAclVersion()}
-	if subs := p.find(ctx, w, own, event, audience, at); len(subs) > 0 {
+	if subs := p.find(ctx, w, own, event, h, audience, at); len(subs) > 0 {
 		d.parts = append(d.parts, part{
 			topic: subs[0].topic.access, versions: versions, subs: subs, audience: audience,
 		})
 	}
-	if subs := p.find(ctx, w, global, event, audience, at); len(subs) > 0 {
+	if subs := p.find(ctx, w, global, event, h, audience, at); len(subs) > 0 {
 		d.parts = append(d.parts, channelPart(key, event, versions, subs))
 	}
 	p.deps.Metrics.match.Record(ctx, time.Since(started).Seconds())
@@ -192,12 +192,18 @@ func (p *Partition) indexOf(w *work, key topicKey) *index.Index[*subscription] {
 // find returns the subscriptions that an event matches, that have not got it yet, and that can be of its
 // audience.
 func (p *Partition) find(
-	ctx context.Context, w *work, x *index.Index[*subscription], e *nostr.Event, audience kind.Audience, at position.Position,
+	ctx context.Context, w *work, x *index.Index[*subscription], e *nostr.Event, h *commonv1.Header, audience kind.Audience,
+	at position.Position,
 ) []*subscription {
 	if x == nil {
 		return nil
 	}
-	found := x.Match(e, nil)
+	var found []*subscription
+	if subject := h.GetSubject(); len(subject) == len(nostr.PubKey{}) {
+		found = x.MatchAbout(e, nostr.PubKey(subject), nil)
+	} else {
+		found = x.Match(e, nil)
+	}
 	p.deps.Metrics.matched.Add(ctx, int64(len(found)))
 	kept := found[:0]
 	for _, s := range found {
