@@ -109,8 +109,9 @@ gen: $(TOOLS_STAMP) ## Regenerate what is generated: protobuf code and reference
 	@cd proto && rm -rf gen && buf generate
 	@$(MAKE) doc
 
-doc: build ## Regenerate services/docs/configuration.md
+doc: build ## Regenerate services/docs/configuration.md and kinds.md
 	@bin/confdoc --bin bin -o services/docs/configuration.md
+	@go run ./tools/kinddoc -o services/docs/kinds.md
 
 fmt: $(TOOLS_STAMP) ## Format Go and protobuf
 	@golangci-lint fmt $(foreach m,$(filter-out proto,$(MODULES)),./$(m)/...)

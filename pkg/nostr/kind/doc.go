@@ -3,7 +3,7 @@
 //
 // Whatever depends on an event's kind asks this table: ingest what may be written (Sender, Scope), search and
 // fan-out what may be read (AudienceOf), the gateway which filters are refused (Refusal), search what is
-// indexed (Searchable). services/docs/kinds.md is generated from it (Markdown). A kind that is not in the table has the
+// indexed (Searchable). services/docs/kinds.md is generated from it. A kind that is not in the table has the
 // rules of its range of numbers in NIP-01: anybody may send it, in a channel or not, and whoever may read the
 // channel may read it.
 //

@@ -135,7 +135,7 @@ func (s *Session) req(f *wire.Frame, start time.Time) {
 		s.closed(f.SubID, fault.FrameText(fault.AuthRequired, notAuthenticated))
 		return
 	}
-	q, err := s.srv.plan(f.Filters)
+	q, err := s.srv.planFor(p, f.Filters)
 	if err != nil {
 		s.refuse(f.SubID, fault.Frame(err))
 		return
@@ -274,7 +274,7 @@ func (s *Session) count(f *wire.Frame, start time.Time) {
 		s.closed(f.SubID, fault.FrameText(fault.AuthRequired, notAuthenticated))
 		return
 	}
-	q, err := s.srv.plan(f.Filters)
+	q, err := s.srv.planFor(p, f.Filters)
 	if err != nil {
 		s.closed(f.SubID, fault.Frame(err))
 		return

@@ -18,7 +18,7 @@ import (
 func (srv *Server) Stored(
 	ctx context.Context, community int64, p *commonv1.Principal, filters []nostr.Filter, each func(raw []byte) error,
 ) error {
-	q, err := srv.plan(filters)
+	q, err := srv.planFor(p, filters)
 	if err != nil || !q.stored {
 		return err
 	}
@@ -32,7 +32,7 @@ func (srv *Server) Stored(
 func (srv *Server) Count(
 	ctx context.Context, community int64, p *commonv1.Principal, filters []nostr.Filter,
 ) (n uint64, hll []byte, err error) {
-	q, err := srv.plan(filters)
+	q, err := srv.planFor(p, filters)
 	if err != nil || len(q.filters) == 0 {
 		return 0, nil, err
 	}
