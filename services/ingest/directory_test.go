@@ -33,6 +33,13 @@ func TestDirectory(t *testing.T) {
 	updated, err := d.UpdateCommunity(t.Context(), &ingestv1.UpdateCommunityRequest{Host: "team.example", Access: open, Name: new("New")})
 	require.NoError(t, err)
 	require.EqualValues(t, 3, updated.GetAclVersion())
+	for sent, stored := range map[ingestv1.UnknownKinds]string{
+		ingestv1.UnknownKinds_UNKNOWN_KINDS_REGISTRY_ONLY: "registry-only", ingestv1.UnknownKinds_UNKNOWN_KINDS_ALLOW: "allow",
+	} {
+		_, err = d.UpdateCommunity(t.Context(), &ingestv1.UpdateCommunityRequest{Host: "team.example", UnknownKinds: sent})
+		require.NoError(t, err)
+		require.Equal(t, 1, h.count(`SELECT count(*) FROM ingest.communities WHERE unknown_kinds = $1`, stored))
+	}
 	updated, err = d.UpdateCommunity(t.Context(), &ingestv1.UpdateCommunityRequest{Host: "team.example"})
 	require.NoError(t, err)
 	require.EqualValues(t, 3, updated.GetAclVersion())
@@ -80,6 +87,10 @@ func TestDirectoryRefusals(t *testing.T) {
 		}, codes.NotFound},
 		{"an access that is none", func() error {
 			_, err := d.UpdateCommunity(t.Context(), &ingestv1.UpdateCommunityRequest{Host: "team.example", Access: 9})
+			return err
+		}, codes.InvalidArgument},
+		{"no such rule for kinds", func() error {
+			_, err := d.UpdateCommunity(t.Context(), &ingestv1.UpdateCommunityRequest{Host: "team.example", UnknownKinds: 9})
 			return err
 		}, codes.InvalidArgument},
 	} {

@@ -148,8 +148,10 @@ CREATE TABLE ingest.communities (
     acl_version bigint DEFAULT 1 NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     min_pow smallint DEFAULT 0 NOT NULL,
+    unknown_kinds text DEFAULT 'allow'::text NOT NULL,
     CONSTRAINT communities_access_check CHECK ((access = ANY (ARRAY['open'::text, 'closed'::text]))),
-    CONSTRAINT communities_min_pow_check CHECK (((min_pow >= 0) AND (min_pow <= 64)))
+    CONSTRAINT communities_min_pow_check CHECK (((min_pow >= 0) AND (min_pow <= 64))),
+    CONSTRAINT communities_unknown_kinds_check CHECK ((unknown_kinds = ANY (ARRAY['allow'::text, 'registry-only'::text])))
 );
 
 ALTER TABLE ingest.communities ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (

@@ -36,7 +36,7 @@ type Commands struct {
 	} `cmd:"" help:"Talk to a relay."`
 	Community struct {
 		Create       communityCreateCmd `cmd:"" help:"Create a community for a host."`
-		Set          communitySetCmd    `cmd:"" help:"Open, close or rename a community."`
+		Set          communitySetCmd    `cmd:"" help:"Open, close or rename a community, or say what kinds it takes."`
 		MemberAdd    memberAddCmd       `cmd:"" help:"Add a member, or change its role."`
 		MemberRemove memberRemoveCmd    `cmd:"" help:"Remove a member; no later event reaches it."`
 	} `cmd:"" help:"Change communities and their members."`

@@ -65,11 +65,12 @@ type communitySetCmd struct {
 	Host           string  `arg:"" help:"A host of the community."`
 	Access         string  `help:"open or closed." enum:",open,closed" default:"" env:"-"`
 	Name           *string `help:"Name shown to clients." env:"-"`
+	UnknownKinds   string  `help:"What happens to events of kinds that the relay does not know: allow, as on any Nostr relay, or registry-only, to refuse them." enum:",allow,registry-only" default:"" env:"-"`
 }
 
 func (c *communitySetCmd) run(ctx context.Context, env env) error {
 	return c.with(env, func(d *operator.Directory) error {
-		return d.UpdateCommunity(ctx, operator.Update{Host: c.Host, Access: c.Access, Name: c.Name})
+		return d.UpdateCommunity(ctx, operator.Update{Host: c.Host, Access: c.Access, Name: c.Name, UnknownKinds: c.UnknownKinds})
 	})
 }
 

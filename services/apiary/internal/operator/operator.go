@@ -85,12 +85,25 @@ type Update struct {
 	Access string
 	// Name is the new name; nil leaves it.
 	Name *string
+	// UnknownKinds is allow, registry-only, or empty to leave it.
+	UnknownKinds string
+}
+
+// unknownKinds are the words for what happens to kinds that the registry does not know.
+var unknownKinds = map[string]ingestv1.UnknownKinds{
+	"":              ingestv1.UnknownKinds_UNKNOWN_KINDS_UNSPECIFIED,
+	"allow":         ingestv1.UnknownKinds_UNKNOWN_KINDS_ALLOW,
+	"registry-only": ingestv1.UnknownKinds_UNKNOWN_KINDS_REGISTRY_ONLY,
 }
 
 // UpdateCommunity changes a community.
 func (d *Directory) UpdateCommunity(ctx context.Context, u Update) error {
-	if u.Access == "" && u.Name == nil {
-		return errors.New("nothing to change: give --access or --name")
+	if u.Access == "" && u.Name == nil && u.UnknownKinds == "" {
+		return errors.New("nothing to change: give --access, --name or --unknown-kinds")
+	}
+	kinds, ok := unknownKinds[u.UnknownKinds]
+	if !ok {
+		return fmt.Errorf("unknown kinds are %q, not allow or registry-only", u.UnknownKinds)
 	}
 	access, err := parseAccess(u.Access)
 	if err != nil {
@@ -98,7 +111,7 @@ func (d *Directory) UpdateCommunity(ctx context.Context, u Update) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	_, err = d.client.UpdateCommunity(ctx, &ingestv1.UpdateCommunityRequest{Host: u.Host, Access: access, Name: u.Name})
+	_, err = d.client.UpdateCommunity(ctx, &ingestv1.UpdateCommunityRequest{Host: u.Host, Access: access, Name: u.Name, UnknownKinds: kinds})
 	if err != nil {
 		return explain("change the community of "+u.Host, err)
 	}

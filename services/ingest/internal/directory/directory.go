@@ -27,7 +27,7 @@ const maxName = 256
 type Store interface {
 	CommunityByHost(ctx context.Context, host string) (int64, error)
 	CreateCommunity(ctx context.Context, c store.NewCommunity) (id int64, created bool, err error)
-	UpdateCommunity(ctx context.Context, community int64, name, access *string) (uint64, error)
+	UpdateCommunity(ctx context.Context, community int64, change store.CommunityChange) (uint64, error)
 	PutMember(ctx context.Context, community int64, pubkey nostr.PubKey, role policy.Role) (uint64, error)
 	RemoveMember(ctx context.Context, community int64, pubkey nostr.PubKey) (uint64, error)
 }
@@ -85,17 +85,26 @@ func (s *Service) UpdateCommunity(ctx context.Context, req *ingestv1.UpdateCommu
 	if err := checkName(req.GetName()); err != nil {
 		return nil, err
 	}
-	var access *string
+	change := store.CommunityChange{Name: req.Name}
 	switch req.GetAccess() {
 	case ingestv1.Access_ACCESS_UNSPECIFIED:
 	case ingestv1.Access_ACCESS_OPEN:
-		access = new(store.AccessOpen)
+		change.Access = new(store.AccessOpen)
 	case ingestv1.Access_ACCESS_CLOSED:
-		access = new(store.AccessClosed)
+		change.Access = new(store.AccessClosed)
 	default:
 		return nil, fault.New(fault.Invalid, "access must be open or closed")
 	}
-	version, err := s.store.UpdateCommunity(ctx, community, req.Name, access)
+	switch req.GetUnknownKinds() {
+	case ingestv1.UnknownKinds_UNKNOWN_KINDS_UNSPECIFIED:
+	case ingestv1.UnknownKinds_UNKNOWN_KINDS_ALLOW:
+		change.UnknownKinds = new(store.UnknownKindsAllow)
+	case ingestv1.UnknownKinds_UNKNOWN_KINDS_REGISTRY_ONLY:
+		change.UnknownKinds = new(store.UnknownKindsRegistryOnly)
+	default:
+		return nil, fault.New(fault.Invalid, "unknown_kinds must be allow or registry-only")
+	}
+	version, err := s.store.UpdateCommunity(ctx, community, change)
 	if err != nil {
 		return nil, failed(err)
 	}

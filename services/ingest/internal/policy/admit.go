@@ -6,6 +6,7 @@ import (
 
 	"github.com/apiary-relay/apiary/pkg/fault"
 	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/nostr/kind"
 	"github.com/apiary-relay/apiary/pkg/tenant"
 )
 
@@ -42,6 +43,8 @@ type Community struct {
 	Closed bool
 	// MinPow is the least difficulty of an event in bits (NIP-13), 0 for any.
 	MinPow int
+	// RegistryOnly is set when kinds that the registry (package kind) does not know are refused.
+	RegistryOnly bool
 	// ACLVersion is its access version.
 	ACLVersion uint64
 }
@@ -122,7 +125,10 @@ func Admit(c *Candidate, st *State) Verdict {
 
 // admitKind decides whether the community takes such events.
 func admitKind(c *Candidate, st *State, community Community) Verdict {
-	if st.RefusedKinds[KindKey{c.Community, c.Event.Kind}] {
+	switch {
+	case community.RegistryOnly && !kind.Of(c.Event.Kind).Known:
+		return UnknownKind
+	case st.RefusedKinds[KindKey{c.Community, c.Event.Kind}]:
 		return Verdict{fault.Restricted, fmt.Sprintf("kind %d is not accepted here", c.Event.Kind)}
 	}
 	return admitWork(c.Event, community.MinPow)

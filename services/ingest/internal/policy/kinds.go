@@ -23,11 +23,15 @@ func CheckKind(k nostr.Kind) Verdict {
 		}
 		return Verdict{fault.Restricted, "relay-only kind"}
 	case kind.Reserved:
-		return Verdict{fault.Restricted, "unknown event kind"}
+		return UnknownKind
 	default:
 		return Verdict{}
 	}
 }
+
+// UnknownKind answers an event of a kind that nobody may send, or that the community does not take because the
+// registry does not know it.
+var UnknownKind = Verdict{fault.Restricted, "unknown event kind"}
 
 // checkCommand refuses kinds that ask the relay to do something that it does not do. To store them with
 // OK true would tell the client that it was done.

@@ -262,6 +262,13 @@ func TestAdmit(t *testing.T) {
 		{name: "outsiders learn nothing of kinds", by: in(closed), want: policy.NotMember, change: func(_ *policy.Candidate, s *policy.State) {
 			s.RefusedKinds = map[policy.KindKey]bool{{Community: closed, Kind: 1}: true}
 		}},
+		{name: "a kind that the registry does not know", by: in(open), opts: []nostrtest.Option{nostrtest.Kind(1234)}, want: policy.UnknownKind, change: func(_ *policy.Candidate, s *policy.State) {
+			s.Communities[open] = policy.Community{RegistryOnly: true}
+		}},
+		{name: "a kind that the registry knows", by: in(open), change: func(_ *policy.Candidate, s *policy.State) {
+			s.Communities[open] = policy.Community{RegistryOnly: true}
+		}},
+		{name: "any kind", by: in(open), opts: []nostrtest.Option{nostrtest.Kind(1234)}},
 		{name: "too little work", by: in(open), want: policy.Verdict{Reason: fault.Pow, Message: "difficulty 3 is less than 5"}, change: func(c *policy.Candidate, s *policy.State) {
 			c.Event.ID = nostr.ID{0x10}
 			s.Communities[open] = policy.Community{MinPow: 5}

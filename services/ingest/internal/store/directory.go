@@ -26,7 +26,8 @@ ON CONFLICT DO NOTHING`
 	// By communities_pkey. Returns whether the access changed.
 	sqlUpdateCommunity = `
 WITH old AS (SELECT access FROM ingest.communities WHERE id = $1)
-UPDATE ingest.communities c SET name = coalesce($2, c.name), access = coalesce($3, c.access)
+UPDATE ingest.communities c
+SET name = coalesce($2, c.name), access = coalesce($3, c.access), unknown_kinds = coalesce($4, c.unknown_kinds)
 FROM old WHERE c.id = $1
 RETURNING c.access <> old.access`
 )
@@ -41,6 +42,22 @@ const (
 	AccessOpen   = "open"
 	AccessClosed = "closed"
 )
+
+// UnknownKinds values of ingest.communities: what happens to kinds that the registry does not know.
+const (
+	UnknownKindsAllow        = "allow"
+	UnknownKindsRegistryOnly = "registry-only"
+)
+
+// CommunityChange is what is to change of a community; nil leaves a value as it is.
+type CommunityChange struct {
+	// Name is shown to clients.
+	Name *string
+	// Access is AccessOpen or AccessClosed.
+	Access *string
+	// UnknownKinds is UnknownKindsAllow or UnknownKindsRegistryOnly.
+	UnknownKinds *string
+}
 
 // CommunityByHost returns the community of a normalised host, or ErrNoCommunity.
 func (s *Store) CommunityByHost(ctx context.Context, host string) (int64, error) {
@@ -98,11 +115,11 @@ func (s *Store) CreateCommunity(ctx context.Context, c NewCommunity) (id int64, 
 	}
 }
 
-// UpdateCommunity changes what is not nil and returns the access version after it.
-func (s *Store) UpdateCommunity(ctx context.Context, community int64, name, access *string) (uint64, error) {
+// UpdateCommunity changes a community and returns the access version after it, which only a change of access raises.
+func (s *Store) UpdateCommunity(ctx context.Context, community int64, c CommunityChange) (uint64, error) {
 	return s.changeCommunity(ctx, community, func(x *change) error {
 		var changed bool
-		err := x.conn.QueryRow(ctx, sqlUpdateCommunity, community, name, access).Scan(&changed)
+		err := x.conn.QueryRow(ctx, sqlUpdateCommunity, community, c.Name, c.Access, c.UnknownKinds).Scan(&changed)
 		if err != nil || !changed {
 			return err
 		}

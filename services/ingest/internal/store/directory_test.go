@@ -45,9 +45,9 @@ func TestVersionsRiseWithAccess(t *testing.T) {
 		return v
 	}
 	name := "renamed"
-	require.EqualValues(t, 1, version(f.UpdateCommunity(t.Context(), f.community, &name, nil)), "a name is no access")
-	require.EqualValues(t, 1, version(f.UpdateCommunity(t.Context(), f.community, nil, new(AccessOpen))), "it is open already")
-	require.EqualValues(t, 2, version(f.UpdateCommunity(t.Context(), f.community, nil, new(AccessClosed))))
+	require.EqualValues(t, 1, version(f.UpdateCommunity(t.Context(), f.community, CommunityChange{Name: &name})), "a name is no access")
+	require.EqualValues(t, 1, version(f.UpdateCommunity(t.Context(), f.community, CommunityChange{Access: new(AccessOpen)})), "it is open already")
+	require.EqualValues(t, 2, version(f.UpdateCommunity(t.Context(), f.community, CommunityChange{Access: new(AccessClosed)})))
 	require.EqualValues(t, 3, version(f.PutMember(t.Context(), f.community, bob, "member")))
 	require.EqualValues(t, 3, version(f.PutMember(t.Context(), f.community, bob, "member")))
 	require.EqualValues(t, 4, version(f.PutMember(t.Context(), f.community, bob, "admin")))

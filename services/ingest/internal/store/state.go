@@ -16,7 +16,7 @@ import (
 const (
 	// By communities_pkey.
 	sqlCommunities = `
-SELECT id, access = 'closed', min_pow, acl_version FROM ingest.communities WHERE id = ANY($1::bigint[])`
+SELECT id, access = 'closed', min_pow, unknown_kinds = 'registry-only', acl_version FROM ingest.communities WHERE id = ANY($1::bigint[])`
 
 	// By channels_community_id_h_key.
 	sqlChannels = `
@@ -168,10 +168,10 @@ func (q *question) queue(b *pgx.Batch, st *policy.State, withStored bool) {
 func (q *question) queueDirectory(b *pgx.Batch, st *policy.State) {
 	b.Queue(sqlCommunities, q.communities.list).Query(func(rows pgx.Rows) error {
 		var id, acl int64
-		var closed bool
+		var closed, registryOnly bool
 		var work int
-		_, err := pgx.ForEachRow(rows, []any{&id, &closed, &work, &acl}, func() error {
-			st.Communities[id] = policy.Community{Closed: closed, MinPow: work, ACLVersion: uint64(acl)}
+		_, err := pgx.ForEachRow(rows, []any{&id, &closed, &work, &registryOnly, &acl}, func() error {
+			st.Communities[id] = policy.Community{Closed: closed, MinPow: work, RegistryOnly: registryOnly, ACLVersion: uint64(acl)}
 			return nil
 		})
 		return err

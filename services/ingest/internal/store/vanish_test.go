@@ -95,7 +95,7 @@ func TestVanishFromWhereOneMayNotWrite(t *testing.T) {
 	f.moderate(BanPubKey(nostrtest.PubKey("alice")))
 	f.moderate(AllowKind(9))
 	f.moderate(Describe(Description{MinPow: new(int16(60))}))
-	_, err := f.UpdateCommunity(t.Context(), f.community, nil, new(AccessClosed))
+	_, err := f.UpdateCommunity(t.Context(), f.community, CommunityChange{Access: new(AccessClosed)})
 	require.NoError(t, err)
 	request := f.candidate("alice", vanish(nostrtest.Epoch)...)
 	f.accept(request)

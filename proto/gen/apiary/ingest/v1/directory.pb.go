@@ -74,6 +74,59 @@ func (Access) EnumDescriptor() ([]byte, []int) {
 	return file_apiary_ingest_v1_directory_proto_rawDescGZIP(), []int{0}
 }
 
+// UnknownKinds says what a community does with events of kinds that the relay's registry does not know.
+type UnknownKinds int32
+
+const (
+	// UNKNOWN_KINDS_UNSPECIFIED leaves it as it is; a new community allows them.
+	UnknownKinds_UNKNOWN_KINDS_UNSPECIFIED UnknownKinds = 0
+	// UNKNOWN_KINDS_ALLOW: they are accepted like others, by the rules for their range of numbers (NIP-01).
+	UnknownKinds_UNKNOWN_KINDS_ALLOW UnknownKinds = 1
+	// UNKNOWN_KINDS_REGISTRY_ONLY: they are refused.
+	UnknownKinds_UNKNOWN_KINDS_REGISTRY_ONLY UnknownKinds = 2
+)
+
+// Enum value maps for UnknownKinds.
+var (
+	UnknownKinds_name = map[int32]string{
+		0: "UNKNOWN_KINDS_UNSPECIFIED",
+		1: "UNKNOWN_KINDS_ALLOW",
+		2: "UNKNOWN_KINDS_REGISTRY_ONLY",
+	}
+	UnknownKinds_value = map[string]int32{
+		"UNKNOWN_KINDS_UNSPECIFIED":   0,
+		"UNKNOWN_KINDS_ALLOW":         1,
+		"UNKNOWN_KINDS_REGISTRY_ONLY": 2,
+	}
+)
+
+func (x UnknownKinds) Enum() *UnknownKinds {
+	p := new(UnknownKinds)
+	*p = x
+	return p
+}
+
+func (x UnknownKinds) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (UnknownKinds) Descriptor() protoreflect.EnumDescriptor {
+	return file_apiary_ingest_v1_directory_proto_enumTypes[1].Descriptor()
+}
+
+func (UnknownKinds) Type() protoreflect.EnumType {
+	return &file_apiary_ingest_v1_directory_proto_enumTypes[1]
+}
+
+func (x UnknownKinds) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use UnknownKinds.Descriptor instead.
+func (UnknownKinds) EnumDescriptor() ([]byte, []int) {
+	return file_apiary_ingest_v1_directory_proto_rawDescGZIP(), []int{1}
+}
+
 // CreateCommunityRequest names the community.
 type CreateCommunityRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -210,7 +263,9 @@ type UpdateCommunityRequest struct {
 	// access is the new access, UNSPECIFIED to leave it.
 	Access Access `protobuf:"varint,2,opt,name=access,proto3,enum=apiary.ingest.v1.Access" json:"access,omitempty"`
 	// name is the new name, absent to leave it.
-	Name          *string `protobuf:"bytes,3,opt,name=name,proto3,oneof" json:"name,omitempty"`
+	Name *string `protobuf:"bytes,3,opt,name=name,proto3,oneof" json:"name,omitempty"`
+	// unknown_kinds is the new rule for unknown kinds, UNSPECIFIED to leave it. It holds for what is committed later.
+	UnknownKinds  UnknownKinds `protobuf:"varint,4,opt,name=unknown_kinds,json=unknownKinds,proto3,enum=apiary.ingest.v1.UnknownKinds" json:"unknown_kinds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -264,6 +319,13 @@ func (x *UpdateCommunityRequest) GetName() string {
 		return *x.Name
 	}
 	return ""
+}
+
+func (x *UpdateCommunityRequest) GetUnknownKinds() UnknownKinds {
+	if x != nil {
+		return x.UnknownKinds
+	}
+	return UnknownKinds_UNKNOWN_KINDS_UNSPECIFIED
 }
 
 // UpdateCommunityResponse confirms the change.
@@ -535,11 +597,12 @@ const file_apiary_ingest_v1_directory_proto_rawDesc = "" +
 	"\x05owner\x18\x04 \x01(\fR\x05owner\"Q\n" +
 	"\x17CreateCommunityResponse\x12\x1c\n" +
 	"\tcommunity\x18\x01 \x01(\x03R\tcommunity\x12\x18\n" +
-	"\acreated\x18\x02 \x01(\bR\acreated\"\x80\x01\n" +
+	"\acreated\x18\x02 \x01(\bR\acreated\"\xc5\x01\n" +
 	"\x16UpdateCommunityRequest\x12\x12\n" +
 	"\x04host\x18\x01 \x01(\tR\x04host\x120\n" +
 	"\x06access\x18\x02 \x01(\x0e2\x18.apiary.ingest.v1.AccessR\x06access\x12\x17\n" +
-	"\x04name\x18\x03 \x01(\tH\x00R\x04name\x88\x01\x01B\a\n" +
+	"\x04name\x18\x03 \x01(\tH\x00R\x04name\x88\x01\x01\x12C\n" +
+	"\runknown_kinds\x18\x04 \x01(\x0e2\x1e.apiary.ingest.v1.UnknownKindsR\funknownKindsB\a\n" +
 	"\x05_name\":\n" +
 	"\x17UpdateCommunityResponse\x12\x1f\n" +
 	"\vacl_version\x18\x01 \x01(\x04R\n" +
@@ -560,7 +623,11 @@ const file_apiary_ingest_v1_directory_proto_rawDesc = "" +
 	"\x06Access\x12\x16\n" +
 	"\x12ACCESS_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vACCESS_OPEN\x10\x01\x12\x11\n" +
-	"\rACCESS_CLOSED\x10\x022\x97\x03\n" +
+	"\rACCESS_CLOSED\x10\x02*g\n" +
+	"\fUnknownKinds\x12\x1d\n" +
+	"\x19UNKNOWN_KINDS_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13UNKNOWN_KINDS_ALLOW\x10\x01\x12\x1f\n" +
+	"\x1bUNKNOWN_KINDS_REGISTRY_ONLY\x10\x022\x97\x03\n" +
 	"\x10DirectoryService\x12f\n" +
 	"\x0fCreateCommunity\x12(.apiary.ingest.v1.CreateCommunityRequest\x1a).apiary.ingest.v1.CreateCommunityResponse\x12f\n" +
 	"\x0fUpdateCommunity\x12(.apiary.ingest.v1.UpdateCommunityRequest\x1a).apiary.ingest.v1.UpdateCommunityResponse\x12T\n" +
@@ -579,35 +646,37 @@ func file_apiary_ingest_v1_directory_proto_rawDescGZIP() []byte {
 	return file_apiary_ingest_v1_directory_proto_rawDescData
 }
 
-var file_apiary_ingest_v1_directory_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_apiary_ingest_v1_directory_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
 var file_apiary_ingest_v1_directory_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_apiary_ingest_v1_directory_proto_goTypes = []any{
 	(Access)(0),                     // 0: apiary.ingest.v1.Access
-	(*CreateCommunityRequest)(nil),  // 1: apiary.ingest.v1.CreateCommunityRequest
-	(*CreateCommunityResponse)(nil), // 2: apiary.ingest.v1.CreateCommunityResponse
-	(*UpdateCommunityRequest)(nil),  // 3: apiary.ingest.v1.UpdateCommunityRequest
-	(*UpdateCommunityResponse)(nil), // 4: apiary.ingest.v1.UpdateCommunityResponse
-	(*PutMemberRequest)(nil),        // 5: apiary.ingest.v1.PutMemberRequest
-	(*PutMemberResponse)(nil),       // 6: apiary.ingest.v1.PutMemberResponse
-	(*RemoveMemberRequest)(nil),     // 7: apiary.ingest.v1.RemoveMemberRequest
-	(*RemoveMemberResponse)(nil),    // 8: apiary.ingest.v1.RemoveMemberResponse
+	(UnknownKinds)(0),               // 1: apiary.ingest.v1.UnknownKinds
+	(*CreateCommunityRequest)(nil),  // 2: apiary.ingest.v1.CreateCommunityRequest
+	(*CreateCommunityResponse)(nil), // 3: apiary.ingest.v1.CreateCommunityResponse
+	(*UpdateCommunityRequest)(nil),  // 4: apiary.ingest.v1.UpdateCommunityRequest
+	(*UpdateCommunityResponse)(nil), // 5: apiary.ingest.v1.UpdateCommunityResponse
+	(*PutMemberRequest)(nil),        // 6: apiary.ingest.v1.PutMemberRequest
+	(*PutMemberResponse)(nil),       // 7: apiary.ingest.v1.PutMemberResponse
+	(*RemoveMemberRequest)(nil),     // 8: apiary.ingest.v1.RemoveMemberRequest
+	(*RemoveMemberResponse)(nil),    // 9: apiary.ingest.v1.RemoveMemberResponse
 }
 var file_apiary_ingest_v1_directory_proto_depIdxs = []int32{
 	0, // 0: apiary.ingest.v1.CreateCommunityRequest.access:type_name -> apiary.ingest.v1.Access
 	0, // 1: apiary.ingest.v1.UpdateCommunityRequest.access:type_name -> apiary.ingest.v1.Access
-	1, // 2: apiary.ingest.v1.DirectoryService.CreateCommunity:input_type -> apiary.ingest.v1.CreateCommunityRequest
-	3, // 3: apiary.ingest.v1.DirectoryService.UpdateCommunity:input_type -> apiary.ingest.v1.UpdateCommunityRequest
-	5, // 4: apiary.ingest.v1.DirectoryService.PutMember:input_type -> apiary.ingest.v1.PutMemberRequest
-	7, // 5: apiary.ingest.v1.DirectoryService.RemoveMember:input_type -> apiary.ingest.v1.RemoveMemberRequest
-	2, // 6: apiary.ingest.v1.DirectoryService.CreateCommunity:output_type -> apiary.ingest.v1.CreateCommunityResponse
-	4, // 7: apiary.ingest.v1.DirectoryService.UpdateCommunity:output_type -> apiary.ingest.v1.UpdateCommunityResponse
-	6, // 8: apiary.ingest.v1.DirectoryService.PutMember:output_type -> apiary.ingest.v1.PutMemberResponse
-	8, // 9: apiary.ingest.v1.DirectoryService.RemoveMember:output_type -> apiary.ingest.v1.RemoveMemberResponse
-	6, // [6:10] is the sub-list for method output_type
-	2, // [2:6] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	2, // [2:2] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	1, // 2: apiary.ingest.v1.UpdateCommunityRequest.unknown_kinds:type_name -> apiary.ingest.v1.UnknownKinds
+	2, // 3: apiary.ingest.v1.DirectoryService.CreateCommunity:input_type -> apiary.ingest.v1.CreateCommunityRequest
+	4, // 4: apiary.ingest.v1.DirectoryService.UpdateCommunity:input_type -> apiary.ingest.v1.UpdateCommunityRequest
+	6, // 5: apiary.ingest.v1.DirectoryService.PutMember:input_type -> apiary.ingest.v1.PutMemberRequest
+	8, // 6: apiary.ingest.v1.DirectoryService.RemoveMember:input_type -> apiary.ingest.v1.RemoveMemberRequest
+	3, // 7: apiary.ingest.v1.DirectoryService.CreateCommunity:output_type -> apiary.ingest.v1.CreateCommunityResponse
+	5, // 8: apiary.ingest.v1.DirectoryService.UpdateCommunity:output_type -> apiary.ingest.v1.UpdateCommunityResponse
+	7, // 9: apiary.ingest.v1.DirectoryService.PutMember:output_type -> apiary.ingest.v1.PutMemberResponse
+	9, // 10: apiary.ingest.v1.DirectoryService.RemoveMember:output_type -> apiary.ingest.v1.RemoveMemberResponse
+	7, // [7:11] is the sub-list for method output_type
+	3, // [3:7] is the sub-list for method input_type
+	3, // [3:3] is the sub-list for extension type_name
+	3, // [3:3] is the sub-list for extension extendee
+	0, // [0:3] is the sub-list for field type_name
 }
 
 func init() { file_apiary_ingest_v1_directory_proto_init() }
@@ -621,7 +690,7 @@ func file_apiary_ingest_v1_directory_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apiary_ingest_v1_directory_proto_rawDesc), len(file_apiary_ingest_v1_directory_proto_rawDesc)),
-			NumEnums:      1,
+			NumEnums:      2,
 			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   1,
