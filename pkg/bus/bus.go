@@ -100,10 +100,13 @@ type Bus struct {
 	log     *slog.Logger
 	metrics *metrics
 	slots   *semaphore.Weighted
-	// inFlight waits for the goroutines of PublishAsync; closed ends them.
+	// inFlight waits for the goroutines of PublishAsync; closed ends them, and no more are started. gone is closed when
+	// the driver has called its last handler.
 	inFlight sync.WaitGroup
+	closing  sync.RWMutex // held while closed is closed, shared while a message is handed to the driver
 	closed   chan struct{}
 	close    sync.Once
+	gone     chan struct{}
 	// generation is raised with every connection that was made.
 	generation atomic.Uint64
 
@@ -125,7 +128,7 @@ func Connect(ctx context.Context, cfg Config, opts Options) (*Bus, error) {
 		opts.Meter = noop.Meter{}
 	}
 	b := &Bus{
-		log: opts.Log, slots: semaphore.NewWeighted(int64(cfg.MaxInFlight)), closed: make(chan struct{}),
+		log: opts.Log, slots: semaphore.NewWeighted(int64(cfg.MaxInFlight)), closed: make(chan struct{}), gone: make(chan struct{}),
 		changed: make(chan struct{}), states: make(map[string]*stateCache),
 	}
 	var err error
@@ -165,7 +168,10 @@ func (b *Bus) natsOptions(ctx context.Context, cfg Config, opts Options) []nats.
 			}
 			b.announce()
 		}),
-		nats.ClosedHandler(func(*nats.Conn) { b.announce() }),
+		nats.ClosedHandler(func(*nats.Conn) {
+			b.announce()
+			close(b.gone) // the driver closes once
+		}),
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
 			attrs := []slog.Attr{slog.Any("error", err)}
 			if sub != nil {
@@ -253,9 +259,17 @@ func (b *Bus) untilChanged(ctx context.Context) (_ context.Context, release func
 // connection was made.
 func (b *Bus) MaxPayload() int64 { return b.conn.MaxPayload() }
 
-// Close ends the connection. Publishes that wait for their acknowledgement fail, consumers return.
+// Close ends the connection. Publishes that wait for their acknowledgement fail, consumers return. When it returns
+// nothing of the Bus runs any more but the consumers, which their callers wait for.
 func (b *Bus) Close() {
-	b.close.Do(func() { close(b.closed) })
+	b.close.Do(func() {
+		b.closing.Lock()
+		defer b.closing.Unlock()
+		close(b.closed)
+	})
+	// From here on nothing is handed to the driver, whose publisher, if it began only now, would never hear of the end
+	// of the connection and wait for it forever. (Its own clean-up has the same fault, and is not called.)
 	b.conn.Close()
 	b.inFlight.Wait()
+	<-b.gone
 }

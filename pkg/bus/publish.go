@@ -84,11 +84,27 @@ func (b *Bus) publish(ctx context.Context, msg *nats.Msg) (*Future, error) {
 	if err := b.slots.Acquire(ctx, 1); err != nil {
 		return nil, fmt.Errorf("publish to %s: wait for earlier messages: %w", msg.Subject, context.Cause(ctx))
 	}
-	ack, err := b.js.PublishMsgAsync(msg)
+	f, err := b.hand(ctx, msg)
 	if err != nil {
 		b.slots.Release(1)
 		b.metrics.published.Add(ctx, 1, outcomeFailed)
 		return nil, fmt.Errorf("publish to %s: %w", msg.Subject, translate(err))
+	}
+	return f, nil
+}
+
+// hand gives a message to the driver, unless the Bus is closed.
+func (b *Bus) hand(ctx context.Context, msg *nats.Msg) (*Future, error) {
+	b.closing.RLock()
+	defer b.closing.RUnlock()
+	select {
+	case <-b.closed:
+		return nil, nats.ErrConnectionClosed
+	default:
+	}
+	ack, err := b.js.PublishMsgAsync(msg)
+	if err != nil {
+		return nil, err
 	}
 	f := &Future{done: make(chan struct{})}
 	// One goroutine per unacknowledged message, so at most MaxInFlight; each ends within AckTimeout.
