@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/nostr/kind"
 	"github.com/apiary-relay/apiary/pkg/placement"
 	busv1 "github.com/apiary-relay/apiary/proto/gen/apiary/bus/v1"
 	commonv1 "github.com/apiary-relay/apiary/proto/gen/apiary/common/v1"
@@ -186,7 +186,7 @@ func (t *transaction) payload(entries []*entry) (*busv1.OutboxPayload, error) {
 		header.ChannelAclVersion = e.channel.ACLVersion
 		header.CommitXid, header.DatabaseId, header.BegunAt = t.xid, t.database, t.begunAt
 		partitions := []uint32{header.GetPartition()}
-		if global := placement.Partition(e.Community, "", t.partitions); isChannelState(e.Event.Kind) && global != partitions[0] {
+		if global := placement.Partition(e.Community, "", t.partitions); kind.Of(e.Event.Kind).Scope == kind.State && global != partitions[0] {
 			partitions = append(partitions, global)
 		}
 		for _, p := range partitions {
@@ -199,11 +199,6 @@ func (t *transaction) payload(entries []*entry) (*busv1.OutboxPayload, error) {
 		}
 	}
 	return EncodePartitions(batches)
-}
-
-// isChannelState reports whether events of the kind are a channel's relay-signed state (NIP-29).
-func isChannelState(k nostr.Kind) bool {
-	return k >= nostr.KindGroupMetadata && k <= nostr.KindGroupRoles
 }
 
 // Row is an outbox row: what has to be published because of one commit.
