@@ -3,7 +3,9 @@ package apiary
 import (
 	"errors"
 	"fmt"
+	"strings"
 
+	"github.com/apiary-relay/apiary/pkg/nostr"
 	"github.com/apiary-relay/apiary/services/fanout"
 	"github.com/apiary-relay/apiary/services/gateway"
 	"github.com/apiary-relay/apiary/services/ingest"
@@ -40,8 +42,27 @@ func (c *Config) Validate() error {
 	if c.Gateway.CreatedAtWindow != c.Ingest.MaxSkew {
 		errs = append(errs, fmt.Errorf("gateway.created-at-window is %s and ingest.max-skew is %s", c.Gateway.CreatedAtWindow, c.Ingest.MaxSkew))
 	}
+	if err := c.checkRelayKey(); err != nil {
+		errs = append(errs, err)
+	}
 	if c.Gateway.Limit != c.Search.Limit {
 		errs = append(errs, fmt.Errorf("gateway.limit is %d and search.limit is %d", c.Gateway.Limit, c.Search.Limit))
 	}
 	return errors.Join(errs...)
+}
+
+// checkRelayKey holds what clients are told of the relay's key against the key. One that cannot be read is ingest's
+// to report.
+func (c *Config) checkRelayKey() error {
+	if !c.Ingest.RelayKey.IsSet() && c.Gateway.Self == "" {
+		return nil
+	}
+	key, err := nostr.ParseSecretKey(strings.TrimSpace(c.Ingest.RelayKey.Reveal()))
+	if c.Ingest.RelayKey.IsSet() && err != nil {
+		return nil //nolint:nilerr // see above
+	}
+	if err != nil || c.Gateway.Self != key.PubKey().String() {
+		return errors.New("gateway.self must be the public key of ingest.relay-key")
+	}
+	return nil
 }

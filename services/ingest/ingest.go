@@ -23,6 +23,7 @@ import (
 	ingestv1 "github.com/apiary-relay/apiary/proto/gen/apiary/ingest/v1"
 	"github.com/apiary-relay/apiary/services/ingest/internal/commit"
 	"github.com/apiary-relay/apiary/services/ingest/internal/directory"
+	"github.com/apiary-relay/apiary/services/ingest/internal/invites"
 	"github.com/apiary-relay/apiary/services/ingest/internal/moderation"
 	"github.com/apiary-relay/apiary/services/ingest/internal/outbox"
 	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
@@ -142,6 +143,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		ingestv1.RegisterIngestServiceServer(r, s)
 		ingestv1.RegisterDirectoryServiceServer(r, directory.New(s.store))
 		ingestv1.RegisterModerationServiceServer(r, moderation.New(s.store, s.now))
+		ingestv1.RegisterInviteServiceServer(r, invites.New(s.store))
 	})
 	sweeper := outbox.NewSweeper(outbox.SweeperConfig{Age: cfg.OutboxAge, Interval: cfg.OutboxInterval}, s.store, deps.Bus,
 		telemetry.Sampled(deps.Log, faultInterval))

@@ -15,6 +15,7 @@ import (
 	"github.com/apiary-relay/apiary/pkg/postgres"
 	"github.com/apiary-relay/apiary/pkg/rpc"
 	"github.com/apiary-relay/apiary/pkg/testkit/bustest"
+	"github.com/apiary-relay/apiary/pkg/testkit/nostrtest"
 	"github.com/apiary-relay/apiary/services/apiary"
 	"github.com/apiary-relay/apiary/services/fanout"
 	"github.com/apiary-relay/apiary/services/gateway"
@@ -27,6 +28,9 @@ const (
 	poolConns = 4
 )
 
+// RelayKey is the name of the nostrtest key that the relay signs with.
+const RelayKey = "relay"
+
 // settings are the defaults, with timers that suit a test: what waits for a dead process waits less, what a
 // busy machine may be late for waits longer.
 func settings(address string) apiary.Config {
@@ -36,6 +40,8 @@ func settings(address string) apiary.Config {
 		cfg.Gateway.Listen = address
 	}
 	cfg.Gateway.AuthTimeout = patience
+	cfg.Ingest.RelayKey = config.NewSecret(nostrtest.Key(RelayKey).Hex())
+	cfg.Gateway.Self = nostrtest.PubKey(RelayKey).String()
 	cfg.Ingest.OutboxAge = time.Second
 	cfg.Ingest.OutboxInterval = 250 * time.Millisecond
 	return cfg

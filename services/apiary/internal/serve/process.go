@@ -56,8 +56,9 @@ func newProcess(cfg Config, dir *datadir.Dir, env *boot.Env, program string, out
 	if p.cfg.Services.Gateway.Contact == "" {
 		p.cfg.Services.Gateway.Contact = p.operator.key.PubKey().String()
 	}
-	if p.cfg.Services.Gateway.Self == "" {
+	if p.cfg.Services.Gateway.Self == "" && !p.cfg.Services.Ingest.RelayKey.IsSet() {
 		p.cfg.Services.Gateway.Self = p.relay.key.PubKey().String()
+		p.cfg.Services.Ingest.RelayKey = config.NewSecret(p.relay.key.Hex())
 	}
 	if p.cfg.Services.Ingest.GRPC.Listen == "" {
 		if p.control, err = ControlSocket(dir.Path()); err != nil {

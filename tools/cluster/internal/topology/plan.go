@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/apiary-relay/apiary/pkg/datadir"
+	"github.com/apiary-relay/apiary/pkg/nostr"
 	"github.com/apiary-relay/apiary/tools/cluster/internal/supervise"
 )
 
@@ -68,6 +70,7 @@ type planner struct {
 	cfg   Config
 	ports ports
 	env   []string
+	self  string // the relay's public key
 }
 
 // New plans a cluster: it finds the programs, picks the addresses, and writes NATS's configuration.
@@ -95,6 +98,9 @@ func New(ctx context.Context, cfg Config) (*Plan, error) {
 	if cfg.PrivateDatabase {
 		plan.privateDatabaseURL = cfg.DatabaseURL
 	}
+	if err := p.relayKey(); err != nil {
+		return nil, err
+	}
 	if err := p.nats(ctx, plan); err != nil {
 		return nil, err
 	}
@@ -102,6 +108,28 @@ func New(ctx context.Context, cfg Config) (*Plan, error) {
 		return nil, err
 	}
 	return plan, nil
+}
+
+// relayKey has ingest sign with a key that is made once for the data directory.
+func (p *planner) relayKey() error {
+	path := filepath.Join(p.cfg.Data, "relay.key")
+	text, _, err := datadir.LoadOrCreate(path, func() ([]byte, error) {
+		key, err := nostr.GenerateSecretKey()
+		if err != nil {
+			return nil, err
+		}
+		return []byte(key.Hex()), nil
+	})
+	if err != nil {
+		return err
+	}
+	key, err := nostr.ParseSecretKey(string(text))
+	if err != nil {
+		return fmt.Errorf("read %s: %w", path, err)
+	}
+	p.self = key.PubKey().String()
+	p.env = append(p.env, "APIARY_RELAY_KEY_FILE="+path)
+	return nil
 }
 
 // services plans everything that is ours.
@@ -131,6 +159,7 @@ func (p *planner) services(ctx context.Context, plan *Plan) error {
 		"--ingest.targets=" + addresses(ingests),
 		"--fanout.targets=" + addresses(fanouts),
 		"--search.targets=" + addresses(searches),
+		"--self=" + p.self,
 	}
 	if plan.Gateways, err = p.replicas(ctx, "gateway", p.cfg.Gateways, peers); err != nil {
 		return err

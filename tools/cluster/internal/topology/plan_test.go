@@ -61,6 +61,8 @@ func TestEveryoneKnowsWhereTheOthersAre(t *testing.T) {
 	require.Contains(t, named(t, p, "gateway-2").Spec.Args, "--search.targets="+searches)
 	require.Contains(t, named(t, p, "fanout-1").Spec.Args, "--search.targets="+searches)
 	require.Contains(t, named(t, p, "ingest-2").Spec.Args, "--nats.url="+p.NATSURL)
+	require.Contains(t, strings.Join(named(t, p, "gateway-1").Spec.Args, " "), "--self=")
+	require.Contains(t, strings.Join(named(t, p, "ingest-1").Spec.Env, " "), "APIARY_RELAY_KEY_FILE=", "the key itself is in a file")
 	require.Equal(t, []string{named(t, p, "gateway-1").Address, named(t, p, "gateway-2").Address}, p.Backends)
 }
 
