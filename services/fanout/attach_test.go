@@ -44,6 +44,27 @@ func TestDeliversWhatIsPublishedAfterAttached(t *testing.T) {
 	g.silent()
 }
 
+// An event that belongs to a channel by its target has no h tag, and is asked for with #h nevertheless. A channel's
+// state is asked for so only if it has one.
+func TestEventsOfAChannelNeedNoGroupTag(t *testing.T) {
+	t.Parallel()
+	c := newCell(t)
+	g := c.node().attach()
+	tag := func(values ...string) nostr.Filter {
+		return nostr.Filter{Tags: []nostr.TagCondition{{Name: 'h', Values: values}}}
+	}
+	g.send(subscribe(1, "hive", tag("hive")))
+	g.attached(1)
+	g.send(subscribe(2, "hive", tag("wax")))
+	g.attached(2)
+	tagged := c.event("hive", func(e *event) { e.Tags = nostr.Tags{{"h", "hive"}} })
+	plain, state := c.event("hive", ofKind(nostr.KindReaction)), c.event("hive", ofKind(nostr.KindGroupMetadata))
+	c.publish(tagged, plain, state)
+	g.delivered(tagged, 1)
+	g.delivered(plain, 1)
+	g.silent()
+}
+
 func TestTopicsAreApart(t *testing.T) {
 	t.Parallel()
 	c := newCell(t)

@@ -276,6 +276,35 @@ ALTER TABLE ingest.outbox ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
+CREATE TABLE ingest.reactions (
+    community_id bigint NOT NULL,
+    target_id bytea NOT NULL,
+    pubkey bytea NOT NULL,
+    emoji bytea NOT NULL,
+    id bytea NOT NULL
+);
+
+CREATE TABLE ingest.replies (
+    community_id bigint NOT NULL,
+    id bytea NOT NULL,
+    root_id bytea NOT NULL,
+    parent_id bytea NOT NULL,
+    depth smallint NOT NULL,
+    broadcast boolean NOT NULL,
+    pubkey bytea NOT NULL,
+    created_at bigint NOT NULL,
+    CONSTRAINT replies_depth_check CHECK ((depth > 0))
+);
+
+CREATE TABLE ingest.reply_counts (
+    community_id bigint NOT NULL,
+    id bytea NOT NULL,
+    replies integer NOT NULL,
+    descendants integer NOT NULL,
+    CONSTRAINT reply_counts_descendants_check CHECK ((descendants >= 0)),
+    CONSTRAINT reply_counts_replies_check CHECK ((replies >= 0))
+);
+
 CREATE TABLE ingest.tombstones (
     community_id bigint NOT NULL,
     id bytea NOT NULL,
@@ -373,6 +402,15 @@ ALTER TABLE ONLY ingest.invites
 ALTER TABLE ONLY ingest.outbox
     ADD CONSTRAINT outbox_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY ingest.reactions
+    ADD CONSTRAINT reactions_pkey PRIMARY KEY (community_id, target_id, pubkey, emoji);
+
+ALTER TABLE ONLY ingest.replies
+    ADD CONSTRAINT replies_pkey PRIMARY KEY (community_id, id);
+
+ALTER TABLE ONLY ingest.reply_counts
+    ADD CONSTRAINT reply_counts_pkey PRIMARY KEY (community_id, id);
+
 ALTER TABLE ONLY ingest.tombstones
     ADD CONSTRAINT tombstones_pkey PRIMARY KEY (community_id, id, pubkey);
 
@@ -418,6 +456,8 @@ CREATE INDEX events_default_expires_at_idx ON ingest.events_default USING btree 
 CREATE INDEX http_tokens_expiry ON ingest.http_tokens USING btree (expires_at);
 
 CREATE INDEX invites_expiry ON ingest.invites USING btree (expires_at);
+
+CREATE INDEX replies_root ON ingest.replies USING btree (community_id, root_id, created_at, id);
 
 CREATE INDEX documents_time ON search.documents USING btree (community_id, created_at DESC, id);
 
@@ -540,6 +580,15 @@ GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.http_tokens TO apiary_ingest;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.invites TO apiary_ingest;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.outbox TO apiary_ingest;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.reactions TO apiary_ingest;
+GRANT SELECT ON TABLE ingest.reactions TO apiary_search;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.replies TO apiary_ingest;
+GRANT SELECT ON TABLE ingest.replies TO apiary_search;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.reply_counts TO apiary_ingest;
+GRANT SELECT ON TABLE ingest.reply_counts TO apiary_search;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.tombstones TO apiary_ingest;
 GRANT SELECT ON TABLE ingest.tombstones TO apiary_search;

@@ -41,6 +41,8 @@ var cases = []struct {
 	{"text search finds what is stored", textSearch},
 	{"a count comes with its registers", sketches},
 	{"a signed request is done once", signedRequests},
+	{"a reaction and a deletion belong to the channel of their target", followTargets},
+	{"a hidden target is a missing one", hiddenTargets},
 }
 
 // who makes a name, and so a key, that no other case uses.

@@ -147,6 +147,7 @@ func (p *Partition) match(ctx context.Context, w *work, envelope *commonv1.Envel
 		p.malformed(ctx, at, err.Error())
 		return nil
 	}
+	event = inChannel(event, key.channel)
 	started := time.Now()
 	audience := kind.AudienceOf(event)
 	d := &decision{envelope: envelope, at: at, span: p.startSpan(ctx, h)}

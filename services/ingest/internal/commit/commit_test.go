@@ -56,6 +56,10 @@ func makeItem(n int, client, author byte, ev nostr.Event) *item {
 		c.Vanish = &policy.Vanish{}
 	case nostr.KindPutUser, nostr.KindRelayAddMember:
 		c.Command = &policy.Command{}
+	case nostr.KindReaction:
+		if r, ok := policy.ReactionOf(&ev); ok {
+			c.Reaction = &r
+		}
 	default:
 	}
 	return &item{n: n, candidate: c}
@@ -92,6 +96,7 @@ func TestPick(t *testing.T) {
 		return nostr.Event{Kind: kind, Tags: nostr.Tags{{"h", h}}}
 	}
 	same := nostr.Event{Kind: 1, ID: nostr.ID{9}}
+	to := func(id nostr.ID) nostr.Event { return nostr.Event{Kind: 7, Tags: nostr.Tags{{"e", id.String()}}} }
 	for _, c := range []struct {
 		name    string
 		limits  Limits
@@ -110,6 +115,10 @@ func TestPick(t *testing.T) {
 		}, []int{0, 1, 2}},
 		{"a gift wrap waits for deletions, which may be its recipient's", wide, []*item{makeItem(0, 1, 1, deletion), makeItem(1, 2, 2, wrap), makeItem(2, 3, 3, note)}, []int{0, 2}},
 		{"and a deletion for gift wraps", wide, []*item{makeItem(0, 1, 1, wrap), makeItem(1, 2, 2, wrap), makeItem(2, 3, 3, deletion)}, []int{0, 1}},
+		{"what an event is about comes before it", wide, []*item{makeItem(0, 1, 1, same), makeItem(1, 2, 2, to(same.ID)), makeItem(2, 2, 2, note), makeItem(3, 3, 3, to(nostr.ID{8}))}, []int{0, 3}},
+		{"the unknown channel of a target is a topic", Limits{Events: 9, Bytes: 1 << 20, Topics: 3}, []*item{
+			makeItem(0, 1, 1, to(nostr.ID{7})), makeItem(1, 2, 2, to(nostr.ID{7})), makeItem(2, 3, 3, to(nostr.ID{8})), makeItem(3, 4, 4, to(nostr.ID{9})),
+		}, []int{0, 1, 2}},
 		{"one of each id", wide, []*item{makeItem(0, 1, 1, same), makeItem(1, 2, 1, same), makeItem(2, 3, 3, note)}, []int{0, 2}},
 		{"one of each address, and what its client sent later waits with it", wide, []*item{
 			makeItem(0, 1, 1, profile), makeItem(1, 1, 1, profile), makeItem(2, 1, 1, note), makeItem(3, 2, 2, profile),
@@ -151,13 +160,17 @@ func TestPick(t *testing.T) {
 func TestPickProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limits := Limits{Events: rapid.IntRange(1, 12).Draw(t, "events"), Bytes: rapid.OneOf(rapid.IntRange(1, 4000), rapid.Just(1<<20)).Draw(t, "bytes"), Topics: rapid.IntRange(2, 5).Draw(t, "topics")}
-		kinds := []nostr.Kind{0, 1, 5, 9, 62, 9000, 9007, 9030, 30023}
+		kinds := []nostr.Kind{0, 1, 5, 7, 9, 62, 9000, 9007, 9030, 30023}
 		var waiting []Item
 		for n := range rapid.IntRange(1, 60).Draw(t, "n") {
 			ev := nostr.Event{Kind: rapid.SampledFrom(kinds).Draw(t, "kind")}
 			switch ev.Kind {
 			case 9, 9000, 9007:
 				ev.Tags = nostr.Tags{{"h", rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "h")}}
+			case 7:
+				if n > 0 {
+					ev.Tags = nostr.Tags{{"e", waiting[rapid.IntRange(0, n-1).Draw(t, "target")].Candidate().Event.ID.String()}}
+				}
 			case 30023:
 				ev.Tags = nostr.Tags{{"d", rapid.SampledFrom([]string{"", "x"}).Draw(t, "d")}}
 			default:
@@ -184,6 +197,8 @@ func TestPickProperties(t *testing.T) {
 				for _, other := range batch[:i] {
 					o := other.Candidate()
 					require.NotEqual(t, o.Event.ID, c.Event.ID)
+					require.NotContains(t, c.Targets(), o.Event.ID)
+					require.False(t, (o.Command != nil && c.FollowsTarget()) || (c.Command != nil && o.FollowsTarget()))
 					require.False(t, o.Event.PubKey == c.Event.PubKey && (o.Deletion != nil || c.Deletion != nil))
 					require.False(t, o.Whole() || c.Whole())
 					require.False(t, o.Create != nil && o.Channel == c.Channel)

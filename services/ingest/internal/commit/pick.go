@@ -1,6 +1,8 @@
 package commit
 
 import (
+	"slices"
+
 	"github.com/apiary-relay/apiary/pkg/nostr"
 	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
 )
@@ -45,8 +47,11 @@ type picker struct {
 	deletions map[int64]bool             // communities with a deletion in the batch
 	wraps     map[int64]bool             // communities with a gift wrap in the batch
 	topics    map[policy.ChannelKey]bool
-	whole     map[int64]bool  // communities of which one event of the batch holds everything
-	blocked   map[client]bool // clients that have an event held back
+	followed  map[policy.EventKey]bool // targets whose channels, unknown as yet, are topics too
+	follows   map[int64]bool           // communities with an event in the batch that follows its target
+	changed   map[int64]bool           // communities with a command in one of their channels in the batch
+	whole     map[int64]bool           // communities of which one event of the batch holds everything
+	blocked   map[client]bool          // clients that have an event held back
 }
 
 // pick takes from waiting, in order, what may go into one transaction, and returns the rest in order.
@@ -54,15 +59,18 @@ type picker struct {
 // Inside a transaction the events are judged against the same State, so none may depend on another: a batch holds
 // one event of an id or an address, a deletion is alone with its author and without gift wraps, which it may be
 // meant for, a request to vanish is alone with its community (it takes gift wraps of others along), a command alone
-// with its channel, or its community if it is in no channel, and a channel is created once and used later. What conflicts is held back for the next batch, and so is everything that the same
-// client sent after it, as well as after a deletion, a creation or a command: what one client sends takes effect in
-// the order of sending. Other clients are not held up by it.
+// with its channel, or its community if it is in no channel, a channel is created once and used later, and what an
+// event is about comes before it. What follows a target into its channel may be in any, so it is not together with a
+// command in some channel of the community. What conflicts is held back for the next batch, and so is everything
+// that the same client sent after it, as well as after a deletion, a creation or a command: what one client sends
+// takes effect in the order of sending. Other clients are not held up by it.
 func pick(waiting []Item, limits Limits) (batch, rest []Item) {
 	p := &picker{
 		limits: limits, ids: map[policy.EventKey]bool{}, addresses: map[address]bool{},
 		held: map[policy.ChannelKey]bool{}, authors: map[client]bool{}, deleters: map[client]bool{},
 		deletions: map[int64]bool{}, wraps: map[int64]bool{},
-		topics: map[policy.ChannelKey]bool{}, whole: map[int64]bool{}, blocked: map[client]bool{},
+		topics: map[policy.ChannelKey]bool{}, followed: map[policy.EventKey]bool{}, follows: map[int64]bool{},
+		changed: map[int64]bool{}, whole: map[int64]bool{}, blocked: map[client]bool{},
 	}
 	for i, it := range waiting {
 		c := it.Candidate()
@@ -90,12 +98,15 @@ func (p *picker) fits(c *policy.Candidate, n int) bool {
 		return true
 	}
 	more := 0
+	if c.FollowsTarget() && !p.followed[targets(c)[0]] {
+		more++
+	}
 	for _, t := range topics(c) {
 		if !p.topics[t] {
 			more++
 		}
 	}
-	return p.bytes+c.Size() <= p.limits.Bytes && len(p.topics)+more <= p.limits.Topics &&
+	return p.bytes+c.Size() <= p.limits.Bytes && len(p.topics)+len(p.followed)+more <= p.limits.Topics &&
 		(p.limits.Erasures == 0 || p.erasures+erasures(c) <= p.limits.Erasures)
 }
 
@@ -119,6 +130,16 @@ func topics(c *policy.Candidate) []policy.ChannelKey {
 	return []policy.ChannelKey{community, c.ChannelKey()}
 }
 
+// targets are the events that have to be stored before the candidate is judged.
+func targets(c *policy.Candidate) []policy.EventKey {
+	ids := c.Targets()
+	keys := make([]policy.EventKey, len(ids))
+	for i, id := range ids {
+		keys[i] = policy.EventKey{Community: c.Community, ID: id}
+	}
+	return keys
+}
+
 func addressOf(c *policy.Candidate) (address, bool) {
 	at, ok := c.Addressed()
 	return address{author(c), at}, ok
@@ -127,10 +148,16 @@ func addressOf(c *policy.Candidate) (address, bool) {
 func author(c *policy.Candidate) client { return client{c.Community, c.Event.PubKey} }
 
 func (p *picker) conflicts(c *policy.Candidate) bool {
+	if slices.ContainsFunc(targets(c), func(k policy.EventKey) bool { return p.ids[k] }) {
+		return true
+	}
 	if p.ids[c.Key()] || p.deleters[author(c)] || (c.Deletion != nil && p.authors[author(c)]) {
 		return true
 	}
 	if p.whole[c.Community] || (c.Whole() && p.topics[policy.ChannelKey{Community: c.Community}]) {
+		return true
+	}
+	if (c.FollowsTarget() && p.changed[c.Community]) || (c.Command != nil && p.follows[c.Community]) {
 		return true
 	}
 	if c.Channel != "" && (p.held[c.ChannelKey()] || (c.Command != nil && p.topics[c.ChannelKey()])) {
@@ -161,10 +188,14 @@ func (p *picker) add(c *policy.Candidate) {
 		p.deleters[author(c)] = true
 		p.deletions[c.Community] = true
 	}
+	if c.FollowsTarget() {
+		p.followed[targets(c)[0]], p.follows[c.Community] = true, true
+	}
 	if c.Whole() {
 		p.whole[c.Community] = true
 	}
 	if c.Channel != "" && (c.Create != nil || c.Command != nil) {
 		p.held[c.ChannelKey()] = true
+		p.changed[c.Community] = p.changed[c.Community] || c.Command != nil
 	}
 }

@@ -33,8 +33,10 @@ type State struct {
 	BannedEvents map[EventKey]bool
 	// Vanished are the candidates that one of their owners has asked to vanish with.
 	Vanished map[EventKey]bool
-	// Stored are the create requests and commands that were carried out already.
+	// Stored are the create requests, commands and candidates with targets that are stored or were carried out already.
 	Stored map[EventKey]bool
+	// Targets are the candidates' targets that are stored, unless they have expired or their author has vanished.
+	Targets map[EventKey]Target
 }
 
 // Community is what Admit needs to know of a community.
@@ -120,6 +122,9 @@ func Admit(c *Candidate, st *State) Verdict {
 	if v := admitChannel(c, st); !v.Accepted() {
 		return v
 	}
+	if v := admitTargets(c, st); !v.Accepted() {
+		return v
+	}
 	return admitPresent(c, st)
 }
 
@@ -198,15 +203,21 @@ func admitChannel(c *Candidate, st *State) Verdict {
 		}
 		return Verdict{}
 	}
-	if !exists || (ch.Private && !anyOf(c.Writers(), func(p nostr.PubKey) bool {
-		return st.ChannelMembers[ChannelMemberKey{c.ChannelKey(), p}]
-	})) {
+	if !mayUse(c, st) {
 		return NotChannelMember
 	}
 	if ch.Archived {
 		return invalid("channel is archived")
 	}
 	return Verdict{}
+}
+
+// mayUse reports whether the candidate's channel exists and is not hidden from its writers.
+func mayUse(c *Candidate, st *State) bool {
+	ch, exists := st.Channels[c.ChannelKey()]
+	return exists && (!ch.Private || anyOf(c.Writers(), func(p nostr.PubKey) bool {
+		return st.ChannelMembers[ChannelMemberKey{c.ChannelKey(), p}]
+	}))
 }
 
 func anyOf(keys []nostr.PubKey, allowed func(nostr.PubKey) bool) bool {

@@ -39,6 +39,8 @@ type Candidate struct {
 	Vanish *Vanish
 	// Command is set for the kinds of commands.
 	Command *Command
+	// Reaction is set for kind 7 if it names a target.
+	Reaction *Reaction
 }
 
 // Vanish is a request to vanish (NIP-62): of everything that its author made up to its created_at, and of

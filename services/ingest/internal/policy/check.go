@@ -123,6 +123,8 @@ func (c *Candidate) checkKindRules() Verdict {
 		}
 	case nostr.KindDeletion:
 		return c.parseDeletion()
+	case nostr.KindReaction:
+		return c.parseReaction()
 	case nostr.KindRepost, nostr.KindGenericRepost:
 		if embedsProtected(c.Event.Content) {
 			return invalid("reposts must not embed a protected event")

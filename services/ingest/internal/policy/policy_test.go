@@ -102,6 +102,13 @@ func TestCheck(t *testing.T) {
 		{name: "a profile", opts: []nostrtest.Option{kind(0), nostrtest.Content(`{"name":"a"}`)}},
 		{name: "a profile that is no JSON", opts: []nostrtest.Option{kind(0), nostrtest.Content(`{`)}, reason: fault.Invalid, msg: "kind:0 content must be valid JSON"},
 
+		{name: "a reaction", opts: []nostrtest.Option{kind(7), nostrtest.Content("+"), tag("e", idA)}},
+		{name: "a reaction to nothing", opts: []nostrtest.Option{kind(7), nostrtest.Content("+")}},
+		{name: "a reaction in a channel", opts: []nostrtest.Option{kind(7), tag("h", "x"), tag("e", idA)}},
+		{name: "a reaction to nothing in a channel", opts: []nostrtest.Option{kind(7), tag("h", "x"), tag("e", "nonsense"), tag("e")}, reason: fault.Invalid, msg: "reaction must reference a target event via e tag"},
+		{name: "a reaction of 64 characters", opts: []nostrtest.Option{kind(7), nostrtest.Content(strings.Repeat("ü", 64)), tag("e", idA)}},
+		{name: "a reaction of 65 characters", opts: []nostrtest.Option{kind(7), nostrtest.Content(strings.Repeat("ü", 65)), tag("e", idA)}, reason: fault.Invalid, msg: "reaction exceeds 64 characters (got 65)"},
+
 		{name: "a deletion", opts: []nostrtest.Option{kind(5), tag("e", idA)}},
 		{name: "a deletion of an address", opts: []nostrtest.Option{kind(5), tag("a", "30023:"+alice+":x")}},
 		{name: "a deletion of another's address", opts: []nostrtest.Option{kind(5), tag("a", "30023:"+nostrtest.PubKey("bob").String()+":x")}},

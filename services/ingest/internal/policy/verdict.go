@@ -41,6 +41,8 @@ var (
 	NotHere = Verdict{fault.Invalid, "the request to vanish does not name this relay"}
 	// DeletesTooMuch answers a deletion request whose targets are too much for one transaction.
 	DeletesTooMuch = Verdict{fault.Restricted, "deletion covers too many bytes of events, split it"}
+	// ReactionExists answers a second reaction of one author to one event with one emoji.
+	ReactionExists = Verdict{fault.Exists, "reaction already exists"}
 	// NotChannelMember answers a write to a channel that is missing or hidden from the author: the two
 	// must not be told apart.
 	NotChannelMember = Verdict{fault.Restricted, "not a channel member"}

@@ -46,12 +46,14 @@ type transaction struct {
 	// winners are the entries whose address row exists already and has to be pointed to them.
 	winners []*entry
 	row     *Row
+	// locked are the advisory locks that are held, nil unless an entry follows its target into a channel.
+	locked map[int64]bool
 }
 
 // Commit stores a batch in one transaction and three round trips. The batch must be such that no candidate
 // depends on another one: at most one event of each id and address, a deletion without other events of
 // its author, a request to vanish or a command without other events of the community or channel that it holds, one
-// creation of a channel.
+// creation of a channel, nothing that another one is about.
 //
 // The verdicts hold only if the error is nil. An error leaves nothing stored, or everything if the
 // connection broke during the commit; in either case the batch may be sent again.
@@ -124,7 +126,7 @@ SELECT pg_current_xact_id()::text::bigint, (SELECT system_identifier FROM pg_con
 // begin begins the transaction with its locks and learns its name.
 func (t *transaction) begin(b *pgx.Batch, locks lockSet) {
 	b.Queue(sqlBegin)
-	locks.queue(b)
+	t.queueLocks(b, locks)
 	b.Queue(sqlTransaction).QueryRow(func(row pgx.Row) error {
 		var xid, database int64
 		err := row.Scan(&xid, &database, &t.begunAt)
@@ -156,6 +158,9 @@ func (t *transaction) read(ctx context.Context, conn *pgx.Conn) error {
 	ask(candidates).queue(b, &t.state, true)
 	if err := conn.SendBatch(ctx, b).Close(); err != nil {
 		return fmt.Errorf("read state: %w", err)
+	}
+	if err := t.settle(); err != nil {
+		return err
 	}
 	for _, e := range t.entries {
 		e.verdict = policy.Admit(e.Candidate, &t.state)

@@ -95,6 +95,7 @@ SELECT id, acl_version FROM made`
 // claim inserts what must be unique and finds what has to make room. After it every entry has its verdict.
 func (t *transaction) claim(ctx context.Context, conn *pgx.Conn) error {
 	var plain, addressed, deletions []*entry
+	var reactions reactionClaims
 	b := &pgx.Batch{}
 	for _, e := range t.accepted() {
 		switch _, ok := e.Addressed(); {
@@ -114,10 +115,14 @@ func (t *transaction) claim(ctx context.Context, conn *pgx.Conn) error {
 		if e.Vanish != nil {
 			queueVanishing(b, e)
 		}
+		if e.Reaction != nil {
+			reactions.entries = append(reactions.entries, e)
+		}
 	}
 	queueClaimIDs(b, plain)
 	claims := newAddressClaims(addressed)
 	claims.queue(b)
+	reactions.queue(b)
 	queueTargets(b, deletions, t.eraseBytes)
 	if err := conn.SendBatch(ctx, b).Close(); err != nil {
 		return fmt.Errorf("claim ids: %w", err)
@@ -127,6 +132,7 @@ func (t *transaction) claim(ctx context.Context, conn *pgx.Conn) error {
 			e.verdict = policy.Duplicate
 		}
 	}
+	reactions.judge()
 	if err := claims.judge(t); err != nil {
 		return err
 	}
@@ -264,6 +270,7 @@ func (c *addressClaims) judge(t *transaction) error {
 // one that covers more is refused. The exclusive lock on the community keeps it so.
 func queueTargets(b *pgx.Batch, deletions []*entry, limit int64) {
 	for _, e := range deletions {
+		queueDeletedFrom(b, e)
 		keep := collectSome(
 			func(_ int, st stored) { e.erase = append(e.erase, st) },
 			func() { e.verdict = policy.DeletesTooMuch },

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/apiary-relay/apiary/pkg/placement"
 	"github.com/apiary-relay/apiary/pkg/testkit/nostrtest"
 	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
 )
@@ -171,4 +172,42 @@ func TestDeletionOfTooMuch(t *testing.T) {
 	before := f.candidate("alice", deletion(a("alice", "30023", "x"), nostrtest.CreatedAt(nostrtest.Epoch-1))...)
 	f.accept(before)
 	f.requireStored(article, neighbour, part, request, before)
+}
+
+// A deletion without an h tag belongs to the channel of what it deletes.
+func TestDeletionFollowsItsTarget(t *testing.T) {
+	f := newFixture(t)
+	f.channel("general")
+	f.channel("secret", nostrtest.Tag("private"))
+	note, message, hidden := f.candidate("alice", nostrtest.Content("note")), f.chat("alice", "general", "hello"), f.chat("owner", "secret", "psst")
+	article := f.candidate("alice", nostrtest.Kind(30023), nostrtest.Tag("d", "x"), nostrtest.Channel("general"))
+	bobs := f.chat("bob", "general", "mine")
+	f.accept(note, message, hidden, article, bobs)
+	loose := f.reaction("alice", "+", e(bobs))
+	f.accept(loose)
+	_, err := f.admin.Exec(t.Context(), `DELETE FROM ingest.channel_members`)
+	require.NoError(t, err)
+	_, err = f.admin.Exec(t.Context(), `UPDATE ingest.channels SET acl_version = 7 WHERE h = 'secret'`)
+	require.NoError(t, err)
+	for _, c := range []struct {
+		name    string
+		request *policy.Candidate
+		h       string
+		version uint64
+	}{
+		{"of another's message", f.candidate("alice", deletion(e(bobs))...), "", 0},
+		{"of what is not here", f.candidate("alice", deletion(nostrtest.Tag("e", strings.Repeat("ab", 32)))...), "", 0},
+		{"of a reaction that has followed its target", f.candidate("alice", deletion(e(loose))...), "general", 1},
+		{"of a note and a message", f.candidate("alice", deletion(e(bobs), e(note), e(message))...), "general", 1},
+		{"by address", f.candidate("alice", deletion(a("alice", "30023", "x"))...), "general", 1},
+		{"where the author was a member once", f.candidate("owner", deletion(e(hidden))...), "secret", 7},
+	} {
+		verdicts, row := f.commit(c.request)
+		require.Equal(t, []policy.Verdict{{}}, verdicts, c.name)
+		require.Equal(t, c.h, f.storedIn(c.request), c.name)
+		sent := envelopes(t, row)[placement.Partition(f.community, c.h, partitions)]
+		require.Len(t, sent, 1, c.name)
+		require.Equal(t, c.h, sent[0].GetHeader().GetChannel(), c.name)
+		require.Equal(t, c.version, sent[0].GetHeader().GetChannelAclVersion(), c.name)
+	}
 }

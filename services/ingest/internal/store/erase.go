@@ -51,6 +51,7 @@ type stored struct {
 	id        nostr.ID
 	address   *address // nil unless it is kept under one
 	tags      []tagRow
+	reaction  *reactionRow // nil unless it is one, and names a target
 }
 
 func newStored(community int64, ev *nostr.Event) stored {
@@ -58,6 +59,9 @@ func newStored(community int64, ev *nostr.Event) stored {
 	if _, ok := policy.CoordinateOf(ev); ok {
 		at := addressOf(community, ev)
 		st.address = &at
+	}
+	if r, ok := policy.ReactionOf(ev); ok {
+		st.reaction = &reactionRow{r, community, ev.PubKey, ev.ID}
 	}
 	return st
 }
@@ -112,6 +116,7 @@ func queueErase(b *pgx.Batch, list []stored, withAddresses bool) {
 	if withAddresses && len(addressed) > 0 {
 		b.Queue(sqlEraseAddresses, a.communities, a.kinds, a.pubkeys, a.ds, addressed)
 	}
+	queueEraseReactions(b, list)
 	b.Queue(sqlEraseIDs, communities, ids)
 	b.Queue(sqlEraseEvents, communities, created, ids)
 	if len(tags.names) > 0 {

@@ -2,12 +2,13 @@ package store
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"encoding/binary"
 	"slices"
 
-	"github.com/cespare/xxhash/v2"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/apiary-relay/apiary/pkg/nostr"
 	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
 )
 
@@ -26,15 +27,13 @@ func communityLock(community int64) int64 {
 
 // channelLock is the key that holds a channel's members, visibility and existence. It comes from the h
 // value and not from the surrogate key, so that a channel can be locked before it is looked up, and when it
-// does not exist. Two channels may share a key, which costs waiting only.
+// does not exist. Two channels may share a key, which costs waiting only. It is a hash that Postgres has too, for
+// sqlLockWithTargets.
 func channelLock(k policy.ChannelKey) int64 {
-	var community [8]byte
-	binary.BigEndian.PutUint64(community[:], uint64(k.Community))
-	var d xxhash.Digest
-	d.Reset()
-	_, _ = d.Write(community[:]) // a hash never fails
-	_, _ = d.WriteString(k.H)
-	return classChannel<<classBits | int64(d.Sum64()>>(64-classBits))
+	var text [8 + nostr.MaxChannelID]byte
+	binary.BigEndian.PutUint64(text[:8], uint64(k.Community))
+	sum := sha256.Sum256(append(text[:8], k.H...))
+	return classChannel<<classBits | int64(binary.BigEndian.Uint64(sum[:8])>>(64-classBits))
 }
 
 // lockSet collects the locks of a transaction; exclusive wins over shared.
@@ -50,6 +49,12 @@ func (l lockSet) exclusive(key int64) { l[key] = true }
 
 // queue takes all locks in one statement, in ascending order.
 func (l lockSet) queue(b *pgx.Batch) {
+	keys, exclusive := l.columns()
+	b.Queue(sqlLock, keys, exclusive)
+}
+
+// columns are the locks in ascending order, as the arrays of a statement.
+func (l lockSet) columns() (keys []int64, exclusive []bool) {
 	type lock struct {
 		key       int64
 		exclusive bool
@@ -59,11 +64,11 @@ func (l lockSet) queue(b *pgx.Batch) {
 		sorted = append(sorted, lock{key, exclusive})
 	}
 	slices.SortFunc(sorted, func(a, b lock) int { return cmp.Compare(a.key, b.key) })
-	keys, exclusive := make([]int64, len(sorted)), make([]bool, len(sorted))
+	keys, exclusive = make([]int64, len(sorted)), make([]bool, len(sorted))
 	for i, s := range sorted {
 		keys[i], exclusive[i] = s.key, s.exclusive
 	}
-	b.Queue(sqlLock, keys, exclusive)
+	return keys, exclusive
 }
 
 // sqlLock takes the locks in the order of the arrays: a function scan returns its rows in order, and

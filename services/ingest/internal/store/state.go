@@ -162,6 +162,7 @@ func (q *question) queue(b *pgx.Batch, st *policy.State, withStored bool) {
 	if withStored {
 		q.queueRemoved(b, st)
 		q.queueEvents(b, st)
+		q.queueTargetState(b, st)
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 	"github.com/apiary-relay/apiary/pkg/placement"
 	busv1 "github.com/apiary-relay/apiary/proto/gen/apiary/bus/v1"
 	commonv1 "github.com/apiary-relay/apiary/proto/gen/apiary/common/v1"
-	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
 )
 
 // Statements that store what has been decided.
@@ -135,12 +134,13 @@ func (t *transaction) queueWinners(b *pgx.Batch, accepted []*entry) {
 	}
 }
 
-// queueUnclaim gives back the ids of deletions that turned out to be too large after they were claimed.
+// queueUnclaim gives back the ids of what was refused after they were claimed: deletions that turned out to be too
+// large, and second reactions.
 func queueUnclaim(b *pgx.Batch, entries []*entry) {
 	var communities []int64
 	var ids [][]byte
 	for _, e := range entries {
-		if e.fresh && e.verdict == policy.DeletesTooMuch {
+		if e.fresh && !e.verdict.Accepted() {
 			communities, ids = append(communities, e.Community), append(ids, e.Event.ID[:])
 		}
 	}

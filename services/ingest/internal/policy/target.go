@@ -1,0 +1,65 @@
+package policy
+
+import (
+	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/nostr/kind"
+)
+
+// Target is a stored event that a candidate is about.
+type Target struct {
+	// Kind and PubKey are those of the event.
+	Kind   nostr.Kind
+	PubKey nostr.PubKey
+	// Channel is the h value of the channel that it is in, empty for none.
+	Channel string
+}
+
+// Targets are the events of which the State has to know whether they are stored, for the candidate to be judged. A
+// deletion's are not among them: it may name what is not there.
+func (c *Candidate) Targets() []nostr.ID {
+	if c.Reaction != nil {
+		return []nostr.ID{c.Reaction.Target}
+	}
+	return nil
+}
+
+// FollowsTarget reports whether the candidate belongs to the channel of its target, whichever that is.
+func (c *Candidate) FollowsTarget() bool { return c.Reaction != nil && c.Channel == "" }
+
+// Settle returns the candidate in the channel of its target, if it follows that. If its author may not read the
+// target, or there is none here, the candidate is what it would be without one, an event of no channel: the two
+// make no difference, now or later.
+func Settle(c *Candidate, st *State) *Candidate {
+	if !c.FollowsTarget() {
+		return c
+	}
+	settled := *c
+	t, ok := st.target(c.Community, c.Reaction.Target)
+	if ok {
+		settled.Channel = t.Channel
+		ok = t.Channel == "" || mayUse(&settled, st)
+	}
+	if !ok {
+		settled.Channel, settled.Reaction = "", nil
+	}
+	return &settled
+}
+
+// target returns a stored event, unless it is of a kind that is not for everybody in its channel: of those nobody
+// is told whether they are there.
+func (st *State) target(community int64, id nostr.ID) (Target, bool) {
+	t, ok := st.Targets[EventKey{community, id}]
+	return t, ok && kind.Of(t.Kind).Readers == kind.Everybody
+}
+
+// admitTargets decides whether the candidate's targets allow it. What is stored already passes: its target may have
+// gone since, and it is a duplicate.
+func admitTargets(c *Candidate, st *State) Verdict {
+	switch {
+	case st.Stored[c.Key()]:
+		return Verdict{}
+	case c.Reaction != nil:
+		return c.admitReaction(st)
+	}
+	return Verdict{}
+}
