@@ -38,6 +38,9 @@ type Deps struct {
 	IngestDB, SearchDB *pgxpool.Pool
 	// Bus is connected, or connects by itself. The caller closes it after Run has returned.
 	Bus *bus.Bus
+	// SearchListen is where search answers outside of the process too, for the operator's lists: host:port or
+	// unix:///path. Empty is nowhere.
+	SearchListen string
 	// Version is shown to clients in NIP-11.
 	Version string
 	// Log, MeterProvider and TracerProvider may be nil.
@@ -121,7 +124,7 @@ func (s *Service) addSearch(cfg Config) error {
 		return err
 	}
 	n := newNode()
-	s.addServer(n, searchName, service.Register, service)
+	s.addServer(n, searchName, s.deps.SearchListen, service.Register, service)
 	s.group.Add(searchName, n)
 	return nil
 }
@@ -139,7 +142,7 @@ func (s *Service) addFanout(cfg Config) error {
 	if err != nil {
 		return err
 	}
-	s.addServer(n, fanoutName, service.Register, service)
+	s.addServer(n, fanoutName, "", service.Register, service)
 	s.group.Add(fanoutName, n, searchName)
 	return nil
 }
@@ -182,10 +185,10 @@ func (s *Service) addGateway(cfg Config) error {
 	return nil
 }
 
-// addServer adds a service and the in-process server that it is registered with. The server is first, so
-// that it is drained last: the service ends its streams, for which the server then waits.
-func (s *Service) addServer(n *node, name string, register func(grpc.ServiceRegistrar), service lifecycle.Service) {
-	server := rpc.NewServer(rpc.ServerConfig{}, rpc.ServerOptions{Deps: s.rpc, MemoryName: name})
+// addServer adds a service and the in-process server that it is registered with, which may listen elsewhere too. The
+// server is first, so that it is drained last: the service ends its streams, for which the server then waits.
+func (s *Service) addServer(n *node, name, listen string, register func(grpc.ServiceRegistrar), service lifecycle.Service) {
+	server := rpc.NewServer(rpc.ServerConfig{Listen: listen}, rpc.ServerOptions{Deps: s.rpc, MemoryName: name})
 	server.Register(register)
 	n.group.Add("server", server)
 	n.group.Add(name, service, "server")

@@ -20,6 +20,7 @@ const (
 	callResolve    = "resolve"
 	callAccess     = "access"
 	callModeration = "moderation"
+	callList       = "list"
 )
 
 // rowBuckets are boundaries for events per filter.
@@ -64,7 +65,7 @@ func newMetrics(m metric.Meter) (*metrics, error) {
 	for _, d := range plan.Drivers() {
 		x.drivers[d] = metric.WithAttributeSet(attribute.NewSet(attribute.String("driver", d.String())))
 	}
-	for _, call := range []string{callQuery, callCount, callResolve, callAccess, callModeration} {
+	for _, call := range []string{callQuery, callCount, callResolve, callAccess, callModeration, callList} {
 		for r := fault.Accepted; r <= fault.InternalFault; r++ {
 			x.outcomes[outcome{call, r}] = metric.WithAttributeSet(attribute.NewSet(
 				attribute.String("call", call), attribute.String(telemetry.KeyReason, r.String())))

@@ -44,6 +44,7 @@ type Deps struct {
 // Service is the search service. Register it with a gRPC server, and run it for as long as that server.
 type Service struct {
 	searchv1.UnimplementedSearchServiceServer
+	searchv1.UnimplementedDirectoryServiceServer
 
 	cfg       Config
 	db        *pgxpool.Pool
@@ -96,8 +97,11 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	}, nil
 }
 
-// Register adds the service to a gRPC server.
-func (s *Service) Register(r grpc.ServiceRegistrar) { searchv1.RegisterSearchServiceServer(r, s) }
+// Register adds the service to a gRPC server: what the other services ask, and what the operator does.
+func (s *Service) Register(r grpc.ServiceRegistrar) {
+	searchv1.RegisterSearchServiceServer(r, s)
+	searchv1.RegisterDirectoryServiceServer(r, s)
+}
 
 // schemaRetry is how often the schema's version is looked at while Postgres is away or behind.
 const schemaRetry = 10 * time.Second

@@ -35,11 +35,13 @@ type Commands struct {
 		Query   queryCmd   `cmd:"" help:"Print stored events, oldest first."`
 	} `cmd:"" help:"Talk to a relay."`
 	Community struct {
-		Create       communityCreateCmd `cmd:"" help:"Create a community for a host."`
-		Set          communitySetCmd    `cmd:"" help:"Open, close or rename a community, or say what kinds it takes."`
-		MemberAdd    memberAddCmd       `cmd:"" help:"Add a member, or change its role."`
-		MemberRemove memberRemoveCmd    `cmd:"" help:"Remove a member; no later event reaches it."`
-	} `cmd:"" help:"Change communities and their members."`
+		List         communityListCmd    `cmd:"" help:"List the communities."`
+		Create       communityCreateCmd  `cmd:"" help:"Create a community for a host."`
+		Set          communitySetCmd     `cmd:"" help:"Open, close or rename a community, or say what kinds it takes."`
+		Members      communityMembersCmd `cmd:"" help:"List the members of a community."`
+		MemberAdd    memberAddCmd        `cmd:"" help:"Add a member, or change its role."`
+		MemberRemove memberRemoveCmd     `cmd:"" help:"Remove a member; no later event reaches it."`
+	} `cmd:"" help:"List and change communities and their members."`
 	Migrate struct {
 		Up     migrateUpCmd     `cmd:"" help:"Bring the database schema up to date."`
 		Status migrateStatusCmd `cmd:"" help:"List the migrations."`
@@ -80,8 +82,10 @@ func (c *Commands) byName(name string) command {
 		"client listen":           &c.Client.Listen,
 		"client publish":          &c.Client.Publish,
 		"client query":            &c.Client.Query,
+		"community list":          &c.Community.List,
 		"community create":        &c.Community.Create,
 		"community set":           &c.Community.Set,
+		"community members":       &c.Community.Members,
 		"community member-add":    &c.Community.MemberAdd,
 		"community member-remove": &c.Community.MemberRemove,
 		"migrate up":              &c.Migrate.Up,

@@ -9,38 +9,88 @@ import (
 	"github.com/apiary-relay/apiary/services/apiary/internal/serve"
 )
 
-// directoryFlags say which ingest is asked.
-type directoryFlags struct {
+// localFlags say which all-in-one is asked.
+type localFlags struct {
 	Data     string `help:"Data directory of the apiary serve to talk to. Default: that of apiary serve." placeholder:"DIR"`
 	DataHome string `help:"Where the user's data are." env:"XDG_DATA_HOME" hidden:""`
-	Ingest   string `help:"Talk to this ingest instead, as of a cluster." env:"-" placeholder:"HOST:PORT"`
+}
+
+// with calls do with the address of a service: remote, which a flag named service gives, or that of the all-in-one.
+func (f *localFlags) with(service, remote string, do func(target string) error) error {
+	if remote != "" {
+		return do(remote)
+	}
+	data, err := serve.DataDir(f.Data, f.DataHome)
+	if err != nil {
+		return err
+	}
+	socket, err := serve.ControlSocket(data, service)
+	if err != nil {
+		return err
+	}
+	err = do("unix://" + socket)
+	var unreachable *operator.UnreachableError
+	if errors.As(err, &unreachable) {
+		err = fmt.Errorf("%s: no apiary serve on %s (%s): --data chooses another directory, --%s talks to a cluster",
+			unreachable.What, data, unreachable.Reason, service)
+	}
+	return err
+}
+
+// directoryFlags say which ingest is asked.
+type directoryFlags struct {
+	localFlags `embed:""`
+	Ingest     string `help:"Talk to this ingest of a cluster instead." env:"-" placeholder:"HOST:PORT"`
 }
 
 // with calls do with a connection to ingest.
 func (f *directoryFlags) with(env env, do func(*operator.Directory) error) error {
-	target, data := f.Ingest, ""
-	if target == "" {
-		var err error
-		if data, err = serve.DataDir(f.Data, f.DataHome); err != nil {
-			return err
+	return f.localFlags.with(serve.Ingest, f.Ingest, func(target string) error {
+		directory, err := operator.Dial(target, env.Out)
+		if err != nil { // what --data leads to can be dialled
+			return usageError{fmt.Sprintf("--ingest: %v", err)}
 		}
-		socket, err := serve.ControlSocket(data)
+		return errors.Join(do(directory), directory.Close())
+	})
+}
+
+// listFlags say which search is asked, and how its answer is printed.
+type listFlags struct {
+	localFlags `embed:""`
+	Search     string `help:"Talk to this search of a cluster instead." env:"-" placeholder:"HOST:PORT"`
+	Limit      int    `help:"Most lines to print." default:"1000" env:"-"`
+	JSON       bool   `help:"Print one JSON object on a line." name:"json" env:"-"`
+}
+
+// with calls do with a connection to search.
+func (f *listFlags) with(env env, do func(*operator.Reader) error) error {
+	if f.Limit < 1 {
+		return usageError{"--limit must be at least 1"}
+	}
+	return f.localFlags.with(serve.Search, f.Search, func(target string) error {
+		reader, err := operator.DialReader(target, operator.List{Out: env.Out, Notes: env.Err, Limit: f.Limit, JSON: f.JSON})
 		if err != nil {
-			return err
+			return usageError{fmt.Sprintf("--search: %v", err)}
 		}
-		target = "unix://" + socket
-	}
-	directory, err := operator.Dial(target, env.Out)
-	if err != nil { // what --data leads to can be dialled
-		return usageError{fmt.Sprintf("--ingest: %v", err)}
-	}
-	err = do(directory)
-	var unreachable *operator.UnreachableError
-	if errors.As(err, &unreachable) && data != "" {
-		err = fmt.Errorf("%s: no apiary serve on %s (%s): --data chooses another directory, --ingest an ingest of a cluster",
-			unreachable.What, data, unreachable.Reason)
-	}
-	return errors.Join(err, directory.Close())
+		return errors.Join(do(reader), reader.Close())
+	})
+}
+
+type communityListCmd struct {
+	listFlags `embed:""`
+}
+
+func (c *communityListCmd) run(ctx context.Context, env env) error {
+	return c.with(env, func(r *operator.Reader) error { return r.Communities(ctx) })
+}
+
+type communityMembersCmd struct {
+	listFlags `embed:""`
+	Host      string `arg:"" help:"A host of the community."`
+}
+
+func (c *communityMembersCmd) run(ctx context.Context, env env) error {
+	return c.with(env, func(r *operator.Reader) error { return r.Members(ctx, c.Host) })
 }
 
 type communityCreateCmd struct {

@@ -1,8 +1,9 @@
 // Package operator is the operator's command line: communities and their members, and the migrations.
 //
-// It speaks to ingest's DirectoryService, over the unix socket in the all-in-one's data directory, which
-// only that user may open, or over the cluster's network. It must never write to Postgres itself except
-// through the migrations: ingest is the only writer. There are no goroutines.
+// It changes them through ingest's DirectoryService and lists them through that of search, over the unix sockets
+// in the all-in-one's data directory, which only that user may open, or over the cluster's network. It must
+// never read or write Postgres itself except for the migrations: ingest is the only writer, search the only
+// reader. There are no goroutines.
 package operator
 
 import (
@@ -70,7 +71,7 @@ func (d *Directory) CreateCommunity(ctx context.Context, c Create) error {
 	defer cancel()
 	response, err := d.client.CreateCommunity(ctx, request)
 	if err != nil {
-		return explain("create a community for "+c.Host, err)
+		return explain("create a community for "+c.Host, "ingest", err)
 	}
 	if !response.GetCreated() {
 		return d.say("%s has a community already; nothing was changed", c.Host)
@@ -113,7 +114,7 @@ func (d *Directory) UpdateCommunity(ctx context.Context, u Update) error {
 	defer cancel()
 	_, err = d.client.UpdateCommunity(ctx, &ingestv1.UpdateCommunityRequest{Host: u.Host, Access: access, Name: u.Name, UnknownKinds: kinds})
 	if err != nil {
-		return explain("change the community of "+u.Host, err)
+		return explain("change the community of "+u.Host, "ingest", err)
 	}
 	return d.say("changed the community %s", u.Host)
 }
@@ -128,7 +129,7 @@ func (d *Directory) PutMember(ctx context.Context, host, pubkey, role string) er
 	defer cancel()
 	_, err = d.client.PutMember(ctx, &ingestv1.PutMemberRequest{Host: host, Pubkey: key, Role: role})
 	if err != nil {
-		return explain("add a member to "+host, err)
+		return explain("add a member to "+host, "ingest", err)
 	}
 	return d.say("%s is now %s of %s", pubkey, role, host)
 }
@@ -143,7 +144,7 @@ func (d *Directory) RemoveMember(ctx context.Context, host, pubkey string) error
 	defer cancel()
 	_, err = d.client.RemoveMember(ctx, &ingestv1.RemoveMemberRequest{Host: host, Pubkey: key})
 	if err != nil {
-		return explain("remove a member from "+host, err)
+		return explain("remove a member from "+host, "ingest", err)
 	}
 	return d.say("%s is not a member of %s any more", pubkey, host)
 }
@@ -153,28 +154,28 @@ func (d *Directory) say(format string, args ...any) error {
 	return err
 }
 
-// UnreachableError says that ingest cannot be reached.
+// UnreachableError says that a service cannot be reached.
 type UnreachableError struct {
-	// What was to be done.
-	What string
+	// What was to be done, and by which service.
+	What, Service string
 	// Reason is the system's, such as "dial unix /data/control/ingest.sock: connect: no such file or directory".
 	Reason string
 }
 
 // Error says what could not be done, and why.
 func (e *UnreachableError) Error() string {
-	return fmt.Sprintf("%s: cannot reach ingest (%s): is it running?", e.What, e.Reason)
+	return fmt.Sprintf("%s: cannot reach %s (%s): is it running?", e.What, e.Service, e.Reason)
 }
 
 // explain keeps of an RPC error what a person can use. The operator may read what clients may not.
-func explain(what string, err error) error {
+func explain(what, service string, err error) error {
 	s := status.Convert(err)
 	if s.Code() == codes.Unavailable {
 		reason := s.Message()
 		if _, dial, found := strings.Cut(reason, "Error while dialing: "); found {
 			reason = strings.TrimSuffix(dial, `"`)
 		}
-		return &UnreachableError{What: what, Reason: reason}
+		return &UnreachableError{What: what, Service: service, Reason: reason}
 	}
 	return fmt.Errorf("%s: %s", what, s.Message())
 }

@@ -55,24 +55,31 @@ func (d *directory) RemoveMember(_ context.Context, r *ingestv1.RemoveMemberRequ
 	return &ingestv1.RemoveMemberResponse{}, nil
 }
 
-// serve runs d on a unix socket and returns a connection to it and what its commands print.
-func serve(t *testing.T, d *directory) (*operator.Directory, *strings.Builder) {
+// listen runs a server on a unix socket and returns its address.
+func listen(t *testing.T, register func(grpc.ServiceRegistrar)) (target string) {
 	t.Helper()
-	target := "unix://" + filepath.Join(t.TempDir(), "s")
+	target = "unix://" + filepath.Join(t.TempDir(), "s")
 	server := rpc.NewServer(rpc.ServerConfig{Listen: target}, rpc.ServerOptions{})
-	server.Register(func(r grpc.ServiceRegistrar) { ingestv1.RegisterDirectoryServiceServer(r, d) })
+	server.Register(register)
 	ctx, cancel := context.WithCancel(t.Context())
 	ready, done := make(chan struct{}), make(chan error, 1)
 	go func() { done <- server.Run(ctx, func() { close(ready) }) }()
 	<-ready
-	var out strings.Builder
-	client, err := operator.Dial(target, &out)
-	require.NoError(t, err)
 	t.Cleanup(func() {
-		require.NoError(t, client.Close())
 		cancel()
 		require.NoError(t, <-done)
 	})
+	return target
+}
+
+// serve runs d and returns a connection to it and what its commands print.
+func serve(t *testing.T, d *directory) (*operator.Directory, *strings.Builder) {
+	t.Helper()
+	target := listen(t, func(r grpc.ServiceRegistrar) { ingestv1.RegisterDirectoryServiceServer(r, d) })
+	var out strings.Builder
+	client, err := operator.Dial(target, &out)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
 	return client, &out
 }
 

@@ -14,20 +14,26 @@ import (
 // maxSocketPath is below what a socket's address holds on every system (104 bytes on macOS).
 const maxSocketPath = 99
 
-// ControlSocket returns the path of the socket that the operator's commands use for the all-in-one on this
-// data directory. A path that is too long for a socket is replaced by one under /tmp that both sides derive
-// from it.
-func ControlSocket(data string) (string, error) {
+// The services of the all-in-one that the operator's commands talk to.
+const (
+	Ingest = "ingest"
+	Search = "search"
+)
+
+// ControlSocket returns the path of the socket that the operator's commands use for a service (Ingest or Search) of
+// the all-in-one on this data directory. A path that is too long for a socket is replaced by one under /tmp that
+// both sides derive from it.
+func ControlSocket(data, service string) (string, error) {
 	data, err := filepath.Abs(data)
 	if err != nil {
 		return "", fmt.Errorf("find control socket: %w", err)
 	}
-	path := filepath.Join(data, "control", "ingest.sock")
+	path := filepath.Join(data, "control", service+".sock")
 	if len(path) <= maxSocketPath {
 		return path, nil
 	}
 	sum := sha256.Sum256([]byte(data))
-	return filepath.Join("/tmp", "apiary-control-"+hex.EncodeToString(sum[:8]), "ingest.sock"), nil
+	return filepath.Join("/tmp", "apiary-control-"+hex.EncodeToString(sum[:8]), service+".sock"), nil
 }
 
 // makeControlDir makes the socket's directory, which only this user may enter: that, and not the mode of

@@ -7,7 +7,7 @@
 //	lock           held for as long as the process lives (pkg/datadir)
 //	postgres/      the private cluster, when no database was given (pkg/postgres/private)
 //	nats/          JetStream's files
-//	control/       the unix socket of the operator's commands, for this user only
+//	control/       the unix sockets of the operator's commands, for this user only
 //	relay.key      the key with which the relay signs; secret
 //	operator.key   the key of the operator, owner of the first community; secret
 //	admin.addr     where the admin listener is, for apiary healthcheck

@@ -38,7 +38,7 @@ type process struct {
 	out     io.Writer
 
 	relay, operator identity
-	control         string // the socket of the operator's commands; empty when ingest listens elsewhere
+	control         string // the socket at which search answers the operator's commands; that of ingest is beside it
 
 	mu      sync.Mutex
 	running *apiary.Service // guarded by mu; nil until the services are built
@@ -60,14 +60,18 @@ func newProcess(cfg Config, dir *datadir.Dir, env *boot.Env, program string, out
 		p.cfg.Services.Gateway.Self = p.relay.key.PubKey().String()
 		p.cfg.Services.Ingest.RelayKey = config.NewSecret(p.relay.key.Hex())
 	}
+	if p.control, err = ControlSocket(dir.Path(), Search); err != nil {
+		return nil, err
+	}
+	if err := makeControlDir(p.control); err != nil {
+		return nil, err
+	}
 	if p.cfg.Services.Ingest.GRPC.Listen == "" {
-		if p.control, err = ControlSocket(dir.Path()); err != nil {
+		socket, err := ControlSocket(dir.Path(), Ingest)
+		if err != nil {
 			return nil, err
 		}
-		if err := makeControlDir(p.control); err != nil {
-			return nil, err
-		}
-		p.cfg.Services.Ingest.GRPC.Listen = "unix://" + p.control
+		p.cfg.Services.Ingest.GRPC.Listen = "unix://" + socket
 	}
 	return p, nil
 }
@@ -90,9 +94,7 @@ func (p *process) Run(ctx context.Context, ready func()) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, removeAdmin()) }()
-	if p.control != "" {
-		defer func() { err = errors.Join(err, removeControlDir(p.dir.Path(), p.control)) }()
-	}
+	defer func() { err = errors.Join(err, removeControlDir(p.dir.Path(), p.control)) }()
 	lost := make(chan error, 2) // room for all who send
 	database, stopDatabase, err := p.database(ctx, lost)
 	if err != nil {
@@ -166,7 +168,7 @@ func (p *process) claim(ctx context.Context, database config.Secret, lost chan<-
 // services runs the services on a database and a bus that are there.
 func (p *process) services(ctx context.Context, ready func(), database config.Secret, nats *embedded.Server, lost <-chan error) error {
 	deps := apiary.Deps{
-		Version: buildinfo.Read().Version, Log: p.env.Log,
+		SearchListen: "unix://" + p.control, Version: buildinfo.Read().Version, Log: p.env.Log,
 		MeterProvider: p.env.Telemetry.MeterProvider, TracerProvider: p.env.Telemetry.TracerProvider,
 	}
 	var err error

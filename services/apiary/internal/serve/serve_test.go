@@ -19,18 +19,22 @@ func TestMain(m *testing.M) {
 }
 
 func TestControlSocketIsAPathThatASocketCanHave(t *testing.T) {
-	short, err := ControlSocket("/var/lib/apiary")
+	short, err := ControlSocket("/var/lib/apiary", Ingest)
 	require.NoError(t, err)
 	require.Equal(t, "/var/lib/apiary/control/ingest.sock", short)
 
 	deep := "/" + strings.Repeat("a", 120)
-	long, err := ControlSocket(deep)
+	long, err := ControlSocket(deep, Ingest)
 	require.NoError(t, err)
 	require.Less(t, len(long), 100)
-	again, err := ControlSocket(deep)
+	again, err := ControlSocket(deep, Ingest)
 	require.NoError(t, err)
 	require.Equal(t, long, again, "the operator's commands find it")
-	other, err := ControlSocket(deep + "b")
+	search, err := ControlSocket(deep, Search)
+	require.NoError(t, err)
+	require.NotEqual(t, long, search)
+	require.Equal(t, filepath.Dir(long), filepath.Dir(search))
+	other, err := ControlSocket(deep+"b", Ingest)
 	require.NoError(t, err)
 	require.NotEqual(t, long, other)
 }
