@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// orphanWait is how long a server that was left behind may take to shut down fast.
+	// orphanWait is how long a server that was left behind may take to shut down fast, before it is told to do so
+	// immediately; for that it has as long as the start has.
 	orphanWait = 30 * time.Second
 	// immediateWait is how long an immediate shutdown may take.
 	immediateWait = 10 * time.Second
@@ -56,8 +57,12 @@ func clearOrphan(ctx context.Context, pgdata string, log *slog.Logger) error {
 	}
 	if err == nil && isServer(ctx, f.pid, pgdata) {
 		log.LogAttrs(ctx, slog.LevelInfo, "stopping the postgres that an earlier run left behind", slog.Int("pid", f.pid))
-		return stopOrphan(ctx, f.pid, pgdata)
+		if err := stopOrphan(ctx, f.pid, pgdata); err != nil {
+			return err
+		}
 	}
+	// A server that was killed leaves the file behind, and the next one would take it for alive for as long as nobody
+	// has reaped its process.
 	if err := os.Remove(filepath.Join(pgdata, "postmaster.pid")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove stale postmaster.pid: %w", err)
 	}
@@ -65,36 +70,27 @@ func clearOrphan(ctx context.Context, pgdata string, log *slog.Logger) error {
 }
 
 func stopOrphan(ctx context.Context, pid int, pgdata string) error {
-	for _, try := range []struct {
-		signal syscall.Signal
-		wait   time.Duration
-	}{{syscall.SIGINT, orphanWait}, {syscall.SIGQUIT, immediateWait}} {
-		if err := syscall.Kill(pid, try.signal); err != nil && !errors.Is(err, syscall.ESRCH) {
-			return fmt.Errorf("stop the postgres left behind, process %d: %w", pid, err)
-		}
-		gone, err := waitGone(ctx, pid, pgdata, try.wait)
-		if gone || err != nil {
-			return err
-		}
-	}
-	return fmt.Errorf("stop the postgres left behind: process %d does not end", pid)
-}
-
-func waitGone(ctx context.Context, pid int, pgdata string, wait time.Duration) (bool, error) {
-	deadline := time.NewTimer(wait)
-	defer deadline.Stop()
+	impatient := time.NewTimer(orphanWait)
+	defer impatient.Stop()
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
-	for isServer(ctx, pid, pgdata) {
+	signal := func(s syscall.Signal) error {
+		if err := syscall.Kill(pid, s); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("stop the postgres left behind, process %d: %w", pid, err)
+		}
+		return nil
+	}
+	err := signal(syscall.SIGINT)
+	for err == nil && isServer(ctx, pid, pgdata) {
 		select {
 		case <-tick.C:
-		case <-deadline.C:
-			return false, nil
+		case <-impatient.C:
+			err = signal(syscall.SIGQUIT)
 		case <-ctx.Done():
-			return false, context.Cause(ctx)
+			return fmt.Errorf("stop the postgres left behind: process %d has not ended yet: %w", pid, context.Cause(ctx))
 		}
 	}
-	return true, nil
+	return err
 }
 
 // isServer reports whether the process is a Postgres server that runs on pgdata: its working directory is
@@ -106,7 +102,7 @@ func isServer(ctx context.Context, pid int, pgdata string) bool {
 	if _, err := os.Stat("/proc/self/cwd"); err == nil {
 		cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
 		if err != nil {
-			return false // it has ended
+			return false // it has ended; one that is not ours to look at is not ours
 		}
 		resolved, err := filepath.EvalSymlinks(pgdata)
 		return err == nil && cwd == resolved
