@@ -41,6 +41,9 @@ type Config struct {
 	MaxStore  int64
 	// MaxPayload bounds one message in bytes; 8 MiB if 0.
 	MaxPayload int32
+	// Throwaway leaves it to the operating system when messages reach the disk, for tests. Otherwise each is there when
+	// it is acknowledged, so that a loss of power takes none that a publisher has let go.
+	Throwaway bool
 	// Log receives the server's warnings and errors, and its notices at Debug.
 	Log *slog.Logger
 }
@@ -70,6 +73,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		ServerName: "apiary", DontListen: true, JetStream: true, StoreDir: cfg.StoreDir,
 		JetStreamMaxMemory: cfg.MaxMemory, JetStreamMaxStore: cfg.MaxStore,
 		MaxPayload: cfg.MaxPayload, MaxPending: maxPending, NoSigs: true,
+		SyncAlways: !cfg.Throwaway,
 	}
 	if cfg.Listen != "" {
 		host, port, err := splitListen(cfg.Listen)

@@ -67,6 +67,13 @@ func TestStreamsOutliveTheServer(t *testing.T) {
 	require.Equal(t, uint64(1), stream.CachedInfo().State.Msgs)
 }
 
+// What is acknowledged is on the disk, unless it is not meant to last.
+func TestAcknowledgedIsOnTheDisk(t *testing.T) {
+	t.Parallel()
+	require.True(t, start(t, embedded.Config{StoreDir: t.TempDir()}).SyncsAlways())
+	require.False(t, start(t, embedded.Config{StoreDir: t.TempDir(), Throwaway: true}).SyncsAlways())
+}
+
 func TestListens(t *testing.T) {
 	t.Parallel()
 	s := start(t, embedded.Config{StoreDir: t.TempDir(), Listen: "127.0.0.1:0"})

@@ -139,7 +139,7 @@ func (s *Server) start(tb testing.TB, dir string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	server, err := embedded.Start(tb.Context(), embedded.Config{
-		StoreDir: dir, Listen: s.listen, MaxPayload: s.maxPayload, Log: slog.New(slog.DiscardHandler),
+		StoreDir: dir, Listen: s.listen, MaxPayload: s.maxPayload, Throwaway: true, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		tb.Fatalf("start nats: %v", err)

@@ -35,7 +35,7 @@ func (p *planner) nats(ctx context.Context, plan *Plan) error {
 	config := "listen: " + strconv.Quote(address) + "\n" +
 		"http: " + strconv.Quote(monitor) + "\n" +
 		"max_payload: 8MB\n" +
-		"jetstream { store_dir: " + strconv.Quote(filepath.Join(p.cfg.Data, "nats")) + ", max_file_store: 10GB, max_memory_store: 512MB }\n"
+		"jetstream { store_dir: " + strconv.Quote(filepath.Join(p.cfg.Data, "nats")) + ", max_file_store: 10GB, max_memory_store: 512MB, sync_interval: always }\n"
 	file := filepath.Join(p.cfg.Data, "nats.conf")
 	if err := datadir.Replace(file, []byte(config)); err != nil {
 		return err
