@@ -35,6 +35,7 @@ var cases = []struct {
 	{"a private channel is invisible to others", privateChannel},
 	{"communities are sealed", communities},
 	{"a removed member gets nothing more", revocation},
+	{"kinds that are not for everybody", notForEverybody},
 	{"a protected event comes from its author only", protectedEvents},
 	{"moderators ban keys and events, choose kinds, block networks", management},
 	{"a community asks for proof of work", proofOfWork},
