@@ -36,6 +36,31 @@ func (b *Bucket) Allow(n int, now time.Time) (wait time.Duration, ok bool) {
 	return wait, ok
 }
 
+// Spend takes n tokens whether they are there or not, for what has happened already, and returns how long it
+// takes until the bucket is out of its debt: until then Allow grants nothing. The debt is never more than burst
+// tokens.
+func (b *Bucket) Spend(n int, now time.Time) (debt time.Duration) {
+	if b.perToken == 0 || n <= 0 {
+		return 0
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.full, debt = spend(b.full, now, b.perToken*time.Duration(n), b.window)
+	return debt
+}
+
+// spend is the arithmetic of Spend.
+func spend(full, now time.Time, cost, window time.Duration) (next time.Time, debt time.Duration) {
+	if now.After(full) {
+		full = now
+	}
+	next = full.Add(min(cost, 2*window))
+	if most := now.Add(2 * window); next.After(most) {
+		next = most
+	}
+	return next, max(next.Sub(now)-window, 0)
+}
+
 // take is the arithmetic of a bucket that will be full again at full: the instant after a grant of
 // cost, or the same instant and the wait until the grant is possible.
 func take(full, now time.Time, cost, window time.Duration) (next time.Time, wait time.Duration, ok bool) {

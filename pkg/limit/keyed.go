@@ -71,12 +71,37 @@ func (k *Keyed[K]) Allow(key K, n int, now time.Time) (wait time.Duration, ok bo
 	if !ok {
 		return wait, false
 	}
+	s.add(key, full)
+	return 0, true
+}
+
+// Spend is Bucket.Spend for key's bucket.
+func (k *Keyed[K]) Spend(key K, n int, now time.Time) (debt time.Duration) {
+	if k.perToken == 0 || n <= 0 {
+		return 0
+	}
+	cost := k.perToken * time.Duration(n)
+	s := &k.shards[maphash.Comparable(k.seed, key)%keyedShards]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.buckets[key]; e != nil {
+		s.recent.MoveToFront(e)
+		b := e.Value.(*bucket[K]) //nolint:forcetypeassert // the list holds nothing else
+		b.full, debt = spend(b.full, now, cost, k.window)
+		return debt
+	}
+	full, debt := spend(now, now, cost, k.window)
+	s.add(key, full)
+	return debt
+}
+
+// add makes room for a bucket and keeps it. Called with mu held.
+func (s *shard[K]) add(key K, full time.Time) {
 	if len(s.buckets) >= s.max {
 		oldest := s.recent.Back()
-		delete(s.buckets, s.recent.Remove(oldest).(*bucket[K]).key) //nolint:forcetypeassert // as above
+		delete(s.buckets, s.recent.Remove(oldest).(*bucket[K]).key) //nolint:forcetypeassert // the list holds nothing else
 	}
 	s.buckets[key] = s.recent.PushFront(&bucket[K]{key: key, full: full})
-	return 0, true
 }
 
 // Forget drops key's bucket, for keys that are known never to come again (a closed connection).

@@ -171,3 +171,34 @@ func BenchmarkKeyed(b *testing.B) {
 		k.Allow(i%5000, 1, epoch.Add(time.Duration(i)))
 	}
 }
+
+func TestSpendGoesIntoDebt(t *testing.T) {
+	t.Parallel()
+	b := limit.NewBucket(10, 5)
+	k := limit.NewKeyed[string](10, 5, 100)
+	spend := func(n int, now time.Time) time.Duration {
+		debt := b.Spend(n, now)
+		require.Equal(t, debt, k.Spend("a", n, now))
+		return debt
+	}
+	require.Zero(t, spend(5, epoch), "what is there")
+	require.Equal(t, 200*time.Millisecond, spend(2, epoch))
+	wait, ok := b.Allow(1, epoch)
+	require.False(t, ok)
+	require.Equal(t, 300*time.Millisecond, wait, "the debt and a token")
+	require.Equal(t, 500*time.Millisecond, spend(1_000_000, epoch), "never more than burst")
+	_, ok = k.Allow("a", 5, epoch.Add(time.Second))
+	require.True(t, ok, "full again")
+	require.Zero(t, k.Spend("b", 5, epoch), "another key")
+	require.Zero(t, limit.NewBucket(0, 1).Spend(100, epoch), "switched off")
+	require.Zero(t, limit.NewKeyed[int](0, 1, 1).Spend(1, 100, epoch))
+}
+
+func TestSpendKeepsNoMoreKeysThanAllow(t *testing.T) {
+	t.Parallel()
+	k := limit.NewKeyed[int](1, 1, 32)
+	for i := range 1000 {
+		k.Spend(i, 1, epoch)
+	}
+	require.LessOrEqual(t, k.Len(), 32)
+}

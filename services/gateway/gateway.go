@@ -17,6 +17,7 @@ import (
 
 	"github.com/apiary-relay/apiary/pkg/telemetry"
 	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
+	"github.com/apiary-relay/apiary/services/gateway/internal/admit"
 	"github.com/apiary-relay/apiary/services/gateway/internal/bridge"
 	"github.com/apiary-relay/apiary/services/gateway/internal/cork"
 	"github.com/apiary-relay/apiary/services/gateway/internal/edge"
@@ -112,6 +113,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		TrustForwardedHost: cfg.TrustForwardedHost,
 		TrustedProxies:     proxies,
 		Conn:               cfg.conn(),
+		Gate:               admit.New(cfg.admit()),
 		Info: edge.Info{
 			Software: software, Version: deps.Version, PubKey: cfg.Contact, Self: cfg.Self,
 			Wire: cfg.wire(), MaxSubs: cfg.MaxSubs, MaxLimit: cfg.Limit, DefaultLimit: cfg.Limit,

@@ -108,7 +108,7 @@ func run(ctx context.Context, opts options, out io.Writer) (err error) {
 	row("  in batches", fmt.Sprintf("%.0f/s", speed.batched), fmt.Sprintf("%d events of %d authors, as ingest does under load", verifyBatch, verifyAuthors))
 
 	fmt.Fprintln(os.Stderr, "bench: starting the all-in-one")
-	server, err := startServer(ctx, opts.binary)
+	server, err := startServer(ctx, opts.binary, unlimited...)
 	if err != nil {
 		return err
 	}

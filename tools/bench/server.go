@@ -52,8 +52,11 @@ func freeAddress(ctx context.Context) (string, error) {
 	return l.Addr().String(), nil
 }
 
-// startServer starts the all-in-one on fresh data and returns when it answers.
-func startServer(ctx context.Context, binary string) (*server, error) {
+// unlimited are the flags that switch off what holds one client back: a measurement is a flood.
+var unlimited = []string{"--gateway.event-rate=0", "--gateway.req-rate=0", "--gateway.read-rate=0"}
+
+// startServer starts the all-in-one on fresh data, with further flags, and returns when it answers.
+func startServer(ctx context.Context, binary string, flags ...string) (*server, error) {
 	dir, err := os.MkdirTemp("", "apiary-bench-")
 	if err != nil {
 		return nil, err
@@ -72,7 +75,8 @@ func startServer(ctx context.Context, binary string) (*server, error) {
 	}
 	s := &server{dir: dir, addr: addr, admin: adminAddr, exited: make(chan error, 1)}
 	// Not CommandContext: the process is stopped by signal, in stop, so that it can clean up.
-	s.cmd = exec.Command(binary, "serve", "--listen", addr, "--admin.listen", adminAddr, "--data", filepath.Join(dir, "data")) //nolint:gosec,noctx // our own binary, stopped in stop
+	flags = append([]string{"serve", "--listen", addr, "--admin.listen", adminAddr, "--data", filepath.Join(dir, "data")}, flags...)
+	s.cmd = exec.Command(binary, flags...) //nolint:gosec,noctx // our own binary, stopped in stop
 	s.cmd.Stdout, s.cmd.Stderr = &s.log, &s.log
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := s.cmd.Start(); err != nil {

@@ -40,6 +40,9 @@ type Config struct {
 	CloseTimeout time.Duration
 }
 
+// frameCost is what a message or a ping costs besides its bytes, in bytes: reading it takes about as long.
+const frameCost = 1 << 10
+
 // Handler is what a connection serves.
 type Handler interface {
 	// Message is one complete message. msg is valid during the call only. It may block: then the
@@ -299,6 +302,7 @@ func (c *Conn) read(h Handler) (tooBig bool) {
 			}
 			continue
 		}
+		c.net.Charge(frameCost)
 		buf := getBuffer()
 		msg, err := readLimited(r, (*buf)[:0], c.cfg.FrameLimit)
 		*buf = msg
@@ -347,6 +351,7 @@ func (c *Conn) beat() {
 // onPing answers through the queue instead of the library, so that the read loop never waits for a
 // write.
 func (c *Conn) onPing(_ context.Context, payload []byte) bool {
+	c.net.Charge(frameCost) // pings come on the reader
 	c.Control(cork.Pong(payload))
 	return false
 }

@@ -66,7 +66,12 @@ type Conn struct {
 	net.Conn
 	timeout time.Duration
 	closed  sync.Once
-	release func() // gives the listener's slot back; nil without a limit
+	gone    chan struct{} // closed by Close
+	release func()        // gives the listener's slot back; nil without a limit
+
+	// Only the reader touches these, but for the meter, which is set before it begins.
+	meter   func(read int) time.Duration // nil: reading costs nothing
+	charged int
 
 	mu      sync.Mutex // serialises writes; guards what follows
 	framing bool       // the handshake is over: every Write is one control frame
@@ -75,15 +80,45 @@ type Conn struct {
 
 // New wraps c. A write that makes no progress for timeout fails and ends the stream.
 func New(c net.Conn, timeout time.Duration) *Conn {
-	return &Conn{Conn: c, timeout: timeout}
+	return &Conn{Conn: c, timeout: timeout, gone: make(chan struct{})}
 }
 
 // Close closes the connection; only the first call has an effect on the listener's limit.
 func (c *Conn) Close() error {
-	if c.release != nil {
-		c.closed.Do(c.release)
-	}
+	c.closed.Do(func() {
+		close(c.gone)
+		if c.release != nil {
+			c.release()
+		}
+	})
 	return c.Conn.Close()
+}
+
+// Meter has every later Read tell how many bytes were read, with what was charged besides, and then wait as long as
+// meter says: so a client is held back, by TCP in the end, however it cuts its bytes into frames. It is called
+// before the reader of frames begins.
+func (c *Conn) Meter(meter func(read int) time.Duration) { c.meter = meter }
+
+// Charge adds to what the next Read tells. Only the reader may call it.
+func (c *Conn) Charge(bytes int) { c.charged += bytes }
+
+// Read implements net.Conn for the HTTP server and the WebSocket library.
+func (c *Conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if c.meter == nil {
+		return n, err
+	}
+	wait := c.meter(n + c.charged)
+	c.charged = 0
+	if wait > 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-c.gone:
+		}
+	}
+	return n, err
 }
 
 // BeginFrames says that the HTTP handshake has been written. From here on each Write must be exactly

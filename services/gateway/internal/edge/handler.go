@@ -18,6 +18,7 @@ import (
 
 	"github.com/apiary-relay/apiary/pkg/telemetry"
 	"github.com/apiary-relay/apiary/pkg/tenant"
+	"github.com/apiary-relay/apiary/services/gateway/internal/admit"
 	"github.com/apiary-relay/apiary/services/gateway/internal/bridge"
 	"github.com/apiary-relay/apiary/services/gateway/internal/conn"
 	"github.com/apiary-relay/apiary/services/gateway/internal/cork"
@@ -34,6 +35,8 @@ type Config struct {
 	TrustedProxies []netip.Prefix
 	// Conn bounds each connection.
 	Conn conn.Config
+	// Gate bounds what each client does in a time.
+	Gate *admit.Gate
 	// Info is what NIP-11 says.
 	Info Info
 }
@@ -265,6 +268,7 @@ func (h *Handler) upgrade(w http.ResponseWriter, r *http.Request, c *Community) 
 		text(w, http.StatusInternalServerError, "internal error\n")
 		return
 	}
+	client := h.cfg.Gate.Client(clientAddr(r, h.cfg.TrustedProxies))
 	root := tenant.With(h.root, tenant.ID(c.ID))
 	socket, err := conn.Accept(root, h.cfg.Conn, nc, h.m, func(
 		onPing func(context.Context, []byte) bool, onPong func(context.Context, []byte),
@@ -282,16 +286,17 @@ func (h *Handler) upgrade(w http.ResponseWriter, r *http.Request, c *Community) 
 		return // the library has answered
 	}
 	h.m.Upgrade(r.Context(), metrics.OutcomeAccepted)
+	nc.Meter(func(read int) time.Duration { return client.Read(read, time.Now()) })
 	// A goroutine of its own, so that the server's per-request state does not live as long as the socket.
-	h.running.Go(func() { h.serve(root, socket, c) })
+	h.running.Go(func() { h.serve(root, socket, client, c) })
 }
 
 //nolint:contextcheck // a session takes its context from the connection
-func (h *Handler) serve(ctx context.Context, socket *conn.Conn, c *Community) {
+func (h *Handler) serve(ctx context.Context, socket *conn.Conn, client *admit.Client, c *Community) {
 	defer h.conns.Release()
 	h.m.Connected(ctx, 1)
 	var member *session.Session
-	h.sessions.Serve(socket, c.Community, func(s *session.Session) bool {
+	h.sessions.Serve(socket, client, c.Community, func(s *session.Session) bool {
 		member = s
 		return h.conns.Join(s)
 	})

@@ -59,6 +59,7 @@ func (s *Session) authenticate(f *wire.Frame) {
 	}
 	if err != nil {
 		s.auth.failed = true
+		s.client.Offend(start)
 		s.srv.Log.LogAttrs(s.ctx, slog.LevelDebug, "authentication failed",
 			slog.Uint64(telemetry.KeyConn, s.id), slog.Any(telemetry.KeyError, err))
 		refuse(fault.AuthRequired, "verification failed: "+publicCause(err))

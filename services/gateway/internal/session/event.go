@@ -51,6 +51,9 @@ func (s *Session) event(f *wire.Frame, start time.Time) {
 			Traceparent: telemetry.TraceParent(ctx),
 		},
 		Done: func(v submit.Verdict) {
+			if v.Reason == fault.Invalid {
+				s.client.Offend(time.Now())
+			}
 			s.answer(id, v.Reason, v.Message, start)
 			<-s.slots
 			s.srv.bytes.Release(size)

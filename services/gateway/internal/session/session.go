@@ -16,6 +16,7 @@ import (
 	"github.com/apiary-relay/apiary/pkg/nostr/wire"
 	"github.com/apiary-relay/apiary/pkg/telemetry"
 	commonv1 "github.com/apiary-relay/apiary/proto/gen/apiary/common/v1"
+	"github.com/apiary-relay/apiary/services/gateway/internal/admit"
 	"github.com/apiary-relay/apiary/services/gateway/internal/conn"
 	"github.com/apiary-relay/apiary/services/gateway/internal/cork"
 	"github.com/apiary-relay/apiary/services/gateway/internal/metrics"
@@ -28,6 +29,7 @@ type Session struct {
 	ctx       context.Context // the connection's root; ends with it
 	id        uint64
 	community Community
+	client    *admit.Client
 	auth      authState
 	slots     chan struct{} // a place for each EVENT in flight
 	jobs      jobs
@@ -44,9 +46,9 @@ type Session struct {
 // Serve runs a session on c and returns when the connection has ended and nothing of the session is
 // left. joined is called once frames may be sent; when it reports false the process is draining and
 // the session ends at once.
-func (srv *Server) Serve(c *conn.Conn, community Community, joined func(*Session) bool) {
+func (srv *Server) Serve(c *conn.Conn, client *admit.Client, community Community, joined func(*Session) bool) {
 	s := &Session{
-		srv: srv, conn: c, ctx: c.Context(), id: srv.lastID.Add(1), community: community,
+		srv: srv, conn: c, ctx: c.Context(), id: srv.lastID.Add(1), community: community, client: client,
 		slots: make(chan struct{}, srv.cfg.MaxEvents), queries: semaphore.NewWeighted(srv.cfg.ConnQueries),
 		subs: make(map[string]*subscription),
 	}
@@ -89,6 +91,7 @@ func (s *Session) Revoke(reason string) {
 func (s *Session) Message(text bool, msg []byte) {
 	if !text {
 		s.srv.Metrics.FrameIn(s.ctx, wire.LabelUnknown)
+		s.client.Offend(time.Now())
 		s.notice(fault.FrameText(fault.Invalid, "binary frames are not accepted"))
 		return
 	}
@@ -97,6 +100,9 @@ func (s *Session) Message(text bool, msg []byte) {
 	s.srv.Metrics.FrameIn(s.ctx, f.Label)
 	if err != nil {
 		s.malformed(err, start)
+		return
+	}
+	if s.exceeds(&f, start) {
 		return
 	}
 	switch f.Label {
@@ -121,6 +127,7 @@ func (s *Session) TooBig(begin []byte) {
 	_, err := wire.Decode(begin, s.srv.cfg.Wire)
 	var de *wire.DecodeError
 	if !errors.As(err, &de) || (!de.HaveID && de.SubID == "") {
+		s.client.Offend(time.Now())
 		s.notice(fault.FrameText(fault.Invalid, "frame too large"))
 		return
 	}
@@ -131,6 +138,9 @@ func (s *Session) TooBig(begin []byte) {
 // read, else as a NOTICE.
 func (s *Session) malformed(err error, start time.Time) {
 	reason, de := fault.Invalid, new(wire.DecodeError)
+	if !errors.As(err, &de) || !de.Unsupported {
+		s.client.Offend(start)
+	}
 	if !errors.As(err, &de) {
 		s.notice(fault.FrameText(fault.Invalid, ""))
 		return

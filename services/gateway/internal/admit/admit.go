@@ -1,0 +1,108 @@
+// Package admit bounds what one client may make the gateway and those behind it do in a time, so that who floods
+// is held back and others are not. It owns the rates and their buckets; the session says what they are used for
+// and answers, cork.Conn waits. It must never look at what a client says.
+//
+// Three rates are a connection's own: events, requests (REQ and COUNT) and bytes read. The fourth is of an
+// address, over all its connections: offences, that is, what no well-behaved client sends often, such as broken
+// frames and forged signatures, which cost us more than the sender. Only who offends is held back for it, so an
+// office or a proxy behind one address does not suffer for one of its clients. Nobody escapes it by connecting
+// anew.
+//
+// A Gate is safe for concurrent use, and so is a Client, but for Read. There are no goroutines.
+package admit
+
+import (
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/apiary-relay/apiary/pkg/limit"
+)
+
+// Rate is so many a second in the long run, and Burst at once. A PerSecond of 0 is no limit.
+type Rate struct{ PerSecond, Burst int }
+
+// Config are the rates.
+type Config struct {
+	// Events, Requests and Bytes are of one connection.
+	Events, Requests, Bytes Rate
+	// Offences are of one address; of IPv6 of a network of 64 bits, which is one subscriber's.
+	Offences Rate
+}
+
+const (
+	// addresses is of how many addresses offences are remembered.
+	addresses = 1 << 16
+	// longest is the longest single wait; then the client is heard again, and may be held back again.
+	longest = time.Second
+)
+
+// Gate is shared by all connections.
+type Gate struct {
+	cfg      Config
+	offences *limit.Keyed[netip.Prefix]
+}
+
+// New returns a gate.
+func New(cfg Config) *Gate {
+	return &Gate{
+		cfg:      cfg,
+		offences: limit.NewKeyed[netip.Prefix](float64(cfg.Offences.PerSecond), cfg.Offences.Burst, addresses),
+	}
+}
+
+// Client is one connection's account.
+type Client struct {
+	gate                    *Gate
+	network                 netip.Prefix
+	events, requests, bytes *limit.Bucket
+	hold                    atomic.Int64 // a time.Duration: for what was done since the last Read
+}
+
+// Client opens the account of a connection from addr; connections whose address is not known share one.
+func (g *Gate) Client(addr netip.Addr) *Client {
+	bits := addr.BitLen()
+	if addr.Is6() {
+		bits = 64
+	}
+	network, _ := addr.Prefix(bits) // the zero Prefix for the zero Addr
+	bucket := func(r Rate) *limit.Bucket { return limit.NewBucket(float64(r.PerSecond), r.Burst) }
+	return &Client{
+		gate: g, network: network, events: bucket(g.cfg.Events), requests: bucket(g.cfg.Requests), bytes: bucket(g.cfg.Bytes),
+	}
+}
+
+// Event asks for an EVENT; wait is how long to wait with the next one if it is not ok. Who asks too often is read
+// more slowly besides.
+func (c *Client) Event(now time.Time) (wait time.Duration, ok bool) { return c.ask(c.events, now) }
+
+// Request asks for a REQ or a COUNT, as Event does.
+func (c *Client) Request(now time.Time) (wait time.Duration, ok bool) { return c.ask(c.requests, now) }
+
+func (c *Client) ask(b *limit.Bucket, now time.Time) (time.Duration, bool) {
+	wait, ok := b.Allow(1, now)
+	if !ok {
+		c.holdBack(wait)
+	}
+	return wait, ok
+}
+
+// Offend notes an offence.
+func (c *Client) Offend(now time.Time) {
+	c.holdBack(c.gate.offences.Spend(c.network, 1, now))
+}
+
+func (c *Client) holdBack(d time.Duration) {
+	for {
+		old := c.hold.Load()
+		if int64(d) <= old || c.hold.CompareAndSwap(old, int64(d)) {
+			return
+		}
+	}
+}
+
+// Read notes n bytes read and returns how long not to read any further, at most a second. It is called by the
+// reader of the connection only.
+func (c *Client) Read(n int, now time.Time) time.Duration {
+	return min(max(c.bytes.Spend(n, now), time.Duration(c.hold.Swap(0))), longest)
+}

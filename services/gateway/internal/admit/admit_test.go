@@ -1,0 +1,99 @@
+package admit_test
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/apiary-relay/apiary/services/gateway/internal/admit"
+)
+
+var (
+	epoch = time.Unix(1_700_000_000, 0)
+	here  = netip.MustParseAddr("192.0.2.1")
+)
+
+func gate() *admit.Gate {
+	return admit.New(admit.Config{
+		Events: admit.Rate{PerSecond: 10, Burst: 2}, Requests: admit.Rate{PerSecond: 100, Burst: 1},
+		Bytes: admit.Rate{PerSecond: 1000, Burst: 500}, Offences: admit.Rate{PerSecond: 4, Burst: 2},
+	})
+}
+
+func TestAConnectionHasItsOwnRates(t *testing.T) {
+	t.Parallel()
+	g := gate()
+	c := g.Client(here)
+	for range 2 {
+		_, ok := c.Event(epoch)
+		require.True(t, ok)
+	}
+	wait, ok := c.Event(epoch)
+	require.False(t, ok)
+	require.Equal(t, 100*time.Millisecond, wait)
+	_, ok = c.Request(epoch)
+	require.True(t, ok, "another rate")
+	_, ok = g.Client(here).Event(epoch)
+	require.True(t, ok, "another connection")
+	require.Equal(t, 100*time.Millisecond, c.Read(0, epoch), "and it is read more slowly")
+	require.Zero(t, c.Read(0, epoch), "once")
+	_, ok = c.Event(epoch.Add(wait))
+	require.True(t, ok)
+}
+
+func TestBytesAreHeldBack(t *testing.T) {
+	t.Parallel()
+	c := gate().Client(here)
+	require.Zero(t, c.Read(500, epoch))
+	require.Equal(t, 100*time.Millisecond, c.Read(100, epoch))
+	require.Equal(t, 500*time.Millisecond, c.Read(1<<30, epoch), "no debt is longer than the burst")
+}
+
+func TestOffencesAreOfAnAddress(t *testing.T) {
+	t.Parallel()
+	g := gate()
+	for name, pair := range map[string][2]string{
+		"IPv4": {"192.0.2.7", "192.0.2.7"},
+		"IPv6": {"2001:db8::1", "2001:db8::ffff:2"},
+	} {
+		for range 2 {
+			c := g.Client(netip.MustParseAddr(pair[0]))
+			c.Offend(epoch)
+			require.Zero(t, c.Read(0, epoch), name)
+		}
+		c := g.Client(netip.MustParseAddr(pair[1]))
+		require.Zero(t, c.Read(0, epoch), "%s: who has not offended is not held back", name)
+		c.Offend(epoch)
+		require.Equal(t, 250*time.Millisecond, c.Read(0, epoch), "%s: connecting anew is no way out", name)
+	}
+	other := g.Client(netip.MustParseAddr("2001:db8:0:1::1"))
+	other.Offend(epoch)
+	require.Zero(t, other.Read(0, epoch), "another network")
+	unknown := g.Client(netip.Addr{})
+	unknown.Offend(epoch)
+	require.Zero(t, unknown.Read(0, epoch))
+}
+
+func TestNoWaitIsLong(t *testing.T) {
+	t.Parallel()
+	c := admit.New(admit.Config{Offences: admit.Rate{PerSecond: 1, Burst: 60}}).Client(here)
+	for range 1000 {
+		c.Offend(epoch)
+	}
+	require.Equal(t, time.Second, c.Read(1<<30, epoch))
+}
+
+func TestSwitchedOff(t *testing.T) {
+	t.Parallel()
+	c := admit.New(admit.Config{}).Client(here)
+	for range 10_000 {
+		_, ok := c.Event(epoch)
+		require.True(t, ok)
+		_, ok = c.Request(epoch)
+		require.True(t, ok)
+		c.Offend(epoch)
+		require.Zero(t, c.Read(1<<20, epoch))
+	}
+}
