@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -22,6 +23,12 @@ type DurableConfig struct {
 	Batch int
 	// AckWait is how long a batch may take before its messages are given to somebody else; 30 s if 0.
 	AckWait time.Duration
+	// OnGap is called, from the goroutine of ConsumeDurable and mostly before later messages, when the stream has dropped
+	// messages that the consumer may not have acknowledged: it was away, or slower than the stream's limits. An error
+	// makes it come again. Each process that consumes just then may be told, and again after its restart. When the
+	// stream was made anew, the gap is in the old one and To is math.MaxUint64: what it held is not known. May be nil:
+	// a gap is logged and counted in any case.
+	OnGap func(ctx context.Context, g Gap) error
 }
 
 const (
@@ -39,7 +46,7 @@ const (
 // acknowledges them after it has returned nil: at least once, so the effect has to be idempotent. When
 // handle fails, all messages of the batch come again, later each time. A consumer that is not there yet
 // is made and begins with the oldest message. It blocks until ctx ends and returns its cause, or nil after
-// ErrStop, which leaves the batch for another time.
+// ErrStop, which leaves the batch for another time. What the stream no longer held is told (see OnGap).
 func (b *Bus) ConsumeDurable(ctx context.Context, cfg DurableConfig, handle func(context.Context, []Msg) error) error {
 	if cfg.Batch == 0 {
 		cfg.Batch = defaultBatch
@@ -82,6 +89,16 @@ type durable struct {
 	bus    *Bus
 	cfg    DurableConfig
 	handle func(context.Context, []Msg) error
+
+	// epoch is the stream's incarnation; 0 until it is known.
+	epoch uint64
+	// floor is the sequence up to which everything was acknowledged when the consumer was looked at, at looked; told is
+	// up to where losses have been told.
+	floor  uint64
+	told   uint64
+	looked time.Time
+	// high is the highest sequence that was fetched.
+	high uint64
 }
 
 // session fetches and processes until the connection changes or something fails.
@@ -99,10 +116,23 @@ func (d *durable) session(parent context.Context) error {
 	if err != nil {
 		return fmt.Errorf("make durable consumer: %w", translate(err))
 	}
+	if d.looked.IsZero() { // otherwise what was acknowledged then is the safer thing to go by
+		d.floor = consumer.CachedInfo().AckFloor.Stream
+	}
+	if err := d.look(ctx, parent, consumer); err != nil {
+		return err
+	}
 	for ctx.Err() == nil {
 		batch, err := d.fetch(ctx, consumer)
 		if err != nil {
 			return err
+		}
+		// What is missing in front of the batch is with another process, or lost: told before it is acknowledged.
+		if d.jumps(batch) || time.Since(d.looked) >= proveEvery {
+			if err := d.look(ctx, parent, consumer); err != nil {
+				giveBack(batch, nakFirst)
+				return err
+			}
 		}
 		// The handler's work goes on when the connection is lost; only the acknowledgement is then in vain.
 		if err := d.process(parent, state.Epoch, batch); err != nil {
@@ -110,6 +140,62 @@ func (d *durable) session(parent context.Context) error {
 		}
 	}
 	return context.Cause(ctx)
+}
+
+// jumps reports whether sequences are missing in front of a batch, or in it.
+func (d *durable) jumps(batch []jetstream.Msg) bool {
+	jumps := false
+	for _, msg := range batch {
+		if meta, err := msg.Metadata(); err == nil && meta.Sequence.Stream > d.high {
+			jumps = jumps || meta.Sequence.Stream != d.high+1
+			d.high = meta.Sequence.Stream
+		}
+	}
+	return jumps
+}
+
+// look tells what the stream dropped since the last look before it was acknowledged. A stream drops from its front
+// only: as long as the front is not behind what was acknowledged already at the last look, nothing was missing since.
+func (d *durable) look(ctx, parent context.Context, consumer jetstream.Consumer) error {
+	began := time.Now()
+	info, err := consumer.Info(ctx)
+	if err != nil {
+		return fmt.Errorf("look at durable consumer: %w", translate(err))
+	}
+	state, err := d.bus.StreamState(ctx, d.cfg.Stream)
+	if err != nil {
+		return err
+	}
+	if d.epoch != 0 && d.epoch != state.Epoch {
+		if err := d.tell(parent, Gap{Epoch: d.epoch, From: max(d.floor, d.told) + 1, To: math.MaxUint64}); err != nil {
+			return err
+		}
+		d.told, d.high, d.floor = 0, 0, info.AckFloor.Stream
+	}
+	d.epoch = state.Epoch
+	if sound := max(d.floor, d.told); state.FirstSeq > sound+1 {
+		if err := d.tell(parent, Gap{Epoch: d.epoch, From: sound + 1, To: state.FirstSeq - 1}); err != nil {
+			return err
+		}
+		d.told = state.FirstSeq - 1
+	}
+	d.floor, d.looked = info.AckFloor.Stream, began
+	return nil
+}
+
+// tell tells a gap.
+func (d *durable) tell(ctx context.Context, g Gap) error {
+	g.Stream, g.Subject = d.cfg.Stream, d.cfg.Subject
+	d.bus.log.LogAttrs(ctx, slog.LevelWarn, "stream no longer holds what a durable consumer wants", slog.String("stream", g.Stream),
+		slog.String("consumer", d.cfg.Name), slog.Uint64("from", g.From), slog.Uint64("to", g.To))
+	d.bus.metrics.gaps.Add(ctx, 1, streamAttr(g.Stream))
+	if d.cfg.OnGap == nil {
+		return nil
+	}
+	if err := d.cfg.OnGap(ctx, g); err != nil {
+		return fmt.Errorf("handle gap: %w", err)
+	}
+	return nil
 }
 
 // fetch returns what is waiting, or else the next message; nothing after a while without one.
@@ -172,9 +258,7 @@ func (d *durable) process(ctx context.Context, epoch uint64, batch []jetstream.M
 			d.bus.log.LogAttrs(ctx, slog.LevelError, "messages were not processed and will come again", slog.String("stream", d.cfg.Stream),
 				slog.String("consumer", d.cfg.Name), slog.Int("messages", len(batch)), slog.Duration("delay", delay), slog.Any("error", err))
 		}
-		for _, msg := range batch {
-			_ = msg.NakWithDelay(delay) // otherwise they come again after AckWait
-		}
+		giveBack(batch, delay)
 		if errors.Is(err, ErrStop) {
 			return ErrStop
 		}
@@ -188,4 +272,11 @@ func (d *durable) process(ctx context.Context, epoch uint64, batch []jetstream.M
 		}
 	}
 	return nil
+}
+
+// giveBack makes the messages of a batch come again after a while.
+func giveBack(batch []jetstream.Msg, delay time.Duration) {
+	for _, msg := range batch {
+		_ = msg.NakWithDelay(delay) // otherwise they come again after AckWait
+	}
 }

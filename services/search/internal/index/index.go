@@ -3,7 +3,7 @@
 // It owns when a document is written: soon after the event's commit, by the durable consumer "index", whose
 // messages all replicas share; and in the end, by a caretaker, one replica at a time, which walks through all
 // stored events and adds what is missing (the index was empty, a stream was lost, the consumer was away for
-// longer than the stream keeps) and through all documents and removes those of deleted events. Neither is on
+// longer than the stream keeps, of which the consumer tells) and through all documents and removes those of deleted events. Neither is on
 // the way of a commit or a query. A document that is missing, or of a deleted event, makes no query wrong in
 // what it shows: results are read from the events.
 //
@@ -64,11 +64,13 @@ type Index struct {
 	lag     metric.Float64Gauge
 	pending metric.Int64Gauge
 	added   metric.Int64Counter
+	// missed holds a token when the stream has lost something that a walk has to find in Postgres.
+	missed chan struct{}
 }
 
 // New makes an index that does nothing before Run.
 func New(b Bus, s *store.Store, log *slog.Logger, meter metric.Meter) (*Index, error) {
-	x := &Index{bus: b, store: s, log: log}
+	x := &Index{bus: b, store: s, log: log, missed: make(chan struct{}, 1)}
 	var errs [3]error
 	x.lag, errs[0] = meter.Float64Gauge("apiary_search_index_lag", metric.WithUnit("s"),
 		metric.WithDescription("Age, since NATS stored it, of the message that was indexed last."))
@@ -86,6 +88,10 @@ func (x *Index) Run(ctx context.Context) {
 		// It ends with ctx; what fails comes again.
 		_ = x.bus.ConsumeDurable(ctx, bus.DurableConfig{
 			Stream: subject.StreamEvents, Subject: subject.AllEvents, Name: Consumer, Batch: batchMessages, AckWait: ackWait,
+			OnGap: func(context.Context, bus.Gap) error {
+				x.walkSoon()
+				return nil
+			},
 		}, x.handle)
 	})
 	work.Go(func() { x.walkAll(ctx) })
@@ -141,6 +147,14 @@ func (x *Index) text(ctx context.Context, raw []byte) (string, bool) {
 	return words.Of(e), true
 }
 
+// walkSoon makes the next walk begin at once, or after the one under way.
+func (x *Index) walkSoon() {
+	select {
+	case x.missed <- struct{}{}:
+	default:
+	}
+}
+
 // walkAll walks again and again.
 func (x *Index) walkAll(ctx context.Context) {
 	for {
@@ -152,7 +166,14 @@ func (x *Index) walkAll(ctx context.Context) {
 		if !mine || err != nil {
 			wait = walkAgain
 		}
-		if !pause(ctx, wait) {
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-x.missed: // if another replica is at it just now, walkAgain
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
 			return
 		}
 	}

@@ -126,6 +126,39 @@ func (quiet) ConsumeDurable(ctx context.Context, _ bus.DurableConfig, _ func(con
 	return context.Cause(ctx)
 }
 
+// gappy is a bus that has lost everything.
+type gappy struct{ lose chan struct{} }
+
+func (g gappy) ConsumeDurable(ctx context.Context, cfg bus.DurableConfig, _ func(context.Context, []bus.Msg) error) error {
+	for {
+		select {
+		case <-g.lose:
+			if err := cfg.OnGap(ctx, bus.Gap{Stream: cfg.Stream, Subject: cfg.Subject, From: 1, To: 2}); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// What the stream had lost before it was indexed is read from Postgres, without waiting for the next walk.
+func TestWhatTheStreamLostIsIndexed(t *testing.T) {
+	t.Parallel()
+	g := gappy{make(chan struct{})}
+	x, db := newIndex(t, g)
+	pool := pgtest.New(t)
+	community := db.Community(t, "open")
+	first, second := chat(t, 1, "bees"), chat(t, 2, "wax")
+	db.Insert(t, community, first)
+	run(t, x)
+	require.Eventually(t, func() bool { return len(documents(t, pool)) == 1 }, patience, 10*time.Millisecond, "the walk at the start")
+	db.Insert(t, community, second)
+	g.lose <- struct{}{}
+	require.Eventually(t, func() bool { return len(documents(t, pool)) == 2 }, patience, 10*time.Millisecond)
+	require.Equal(t, []nostr.ID{second.ID, first.ID}, documents(t, pool))
+}
+
 // Whatever is stored is indexed in the end, over several pages, and documents of deleted events go; a
 // second walk changes nothing. Only one replica walks at a time.
 func TestTheWalkMakesIndexAndEventsAgree(t *testing.T) {
