@@ -190,6 +190,25 @@ func TestNamedCasesExist(t *testing.T) {
 	}
 }
 
+// The README has every NIP that the relay advertises, and of each that has conformance cases a link to them.
+func TestReadmeLinksToTheCases(t *testing.T) {
+	t.Parallel()
+	rows := map[string]string{}
+	for _, row := range regexp.MustCompile(`(?m)^\| (\d\d(?:, \d\d)*) \|.*$`).FindAllStringSubmatch(readFile(t, "README.md"), -1) {
+		for nip := range strings.SplitSeq(row[1], ", ") {
+			rows[nip] = row[0]
+		}
+	}
+	for _, row := range regexp.MustCompile(`(?m)^\| (\d\d) \| ● \|`).FindAllStringSubmatch(page(t, "nips.md"), -1) {
+		require.Contains(t, rows, row[1])
+	}
+	for _, heading := range regexp.MustCompile(`(?m)^## NIP-(\d\d)$`).FindAllStringSubmatch(page(t, "cases.md"), -1) {
+		if row, supported := rows[heading[1]]; supported {
+			require.Contains(t, row, "(services/docs/cases.md#nip-"+heading[1]+")")
+		}
+	}
+}
+
 // The map says who owns each table.
 func TestEveryTableHasAnOwner(t *testing.T) {
 	t.Parallel()

@@ -2,6 +2,7 @@
 //
 //	conformance ws://localhost:3000
 //	conformance local
+//	conformance list
 //
 // The second form starts the relays of this repository itself, on fresh data and free ports. Each run prints
 // a section for each NIP, a table, and as its last line RESULT with the numbers as JSON. The program exits
@@ -9,6 +10,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -38,6 +40,23 @@ func main() {
 type arguments struct {
 	Run   runCommand   `cmd:"" default:"withargs" help:"Hold a relay to the NIPs (the default)."`
 	Local localCommand `cmd:"" help:"Hold the all-in-one and a split cluster of two of everything to the NIPs; starts them itself."`
+	List  listCommand  `cmd:"" help:"Write all cases as a page in Markdown, which is services/docs/cases.md."`
+}
+
+// listCommand writes the page of cases.
+type listCommand struct {
+	Output string `short:"o" help:"File to write; standard output if there is none." type:"path"`
+}
+
+func (c *listCommand) run(stdout io.Writer) error {
+	if c.Output == "" {
+		return conformance.Catalogue(stdout)
+	}
+	var page bytes.Buffer
+	if err := conformance.Catalogue(&page); err != nil {
+		return err
+	}
+	return os.WriteFile(c.Output, page.Bytes(), 0o644) //nolint:gosec // a page for everybody
 }
 
 // runCommand is for a relay that runs.
@@ -70,9 +89,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "conformance:", err)
 		return exitUsage
 	}
-	if chosen.Command() == "local" {
+	switch chosen.Command() {
+	case "local":
 		err = cfg.Local.run(ctx, stdout)
-	} else {
+	case "list":
+		err = cfg.List.run(stdout) //nolint:contextcheck // it runs no case
+	default:
 		err = cfg.Run.run(ctx, stdout)
 	}
 	if err != nil {
