@@ -73,7 +73,7 @@ func FuzzDecode(f *testing.F) {
 func FuzzDecodeRelay(f *testing.F) {
 	for _, s := range []string{
 		`["EVENT","s",` + object(nil) + `]`, `["OK","` + hexID + `",true,""]`, `["EOSE","s"]`, `["CLOSED","s","error: \u00e9"]`,
-		`["NOTICE","x"]`, `["AUTH","challenge"]`, `["COUNT","s",{"approximate":true,"count":3,"hll":"00"}]`,
+		`["NOTICE","x"]`, `["AUTH","challenge"]`, `["COUNT","s",{"approximate":true,"count":3,"hll":"00"}]`, `["COUNT","s",{"count":1,"count":2}]`,
 	} {
 		f.Add([]byte(s))
 	}

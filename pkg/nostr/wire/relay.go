@@ -104,20 +104,26 @@ func (d *relayDecoder) message() bool {
 }
 
 // count takes {"count":n,"hll":"…"}; other keys (approximate) are passed over, and so is an hll of another
-// size than NIP-45's.
+// size than NIP-45's. A key of these two twice is refused, because readers differ in which one counts.
 func (d *relayDecoder) count() bool {
 	if d.peek() != '{' {
 		return d.fail("a count must be a JSON object")
 	}
-	seen := false
+	seen, seenHLL := false, false
 	ok := d.object(func(key text) bool {
 		switch k := string(d.bytes(key)); {
-		case k == "count" && !seen:
+		case k == "count" && seen, k == "hll" && seenHLL:
+			return d.failAt(key.start, "a count has a key twice")
+		case k == "count":
 			seen = true
 			n, ok := d.int64("count", 0, math.MaxInt64)
 			d.r.Count = uint64(n)
 			return ok
-		case k == "hll" && d.peek() == '"':
+		case k == "hll":
+			seenHLL = true
+			if d.peek() != '"' {
+				return d.skip()
+			}
 			return d.registers()
 		default:
 			return d.skip()

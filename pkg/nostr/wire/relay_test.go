@@ -86,6 +86,7 @@ func TestDecodeRelayOfOthers(t *testing.T) {
 		`["CLOSED","s"]`, `["CLOSED","s",1]`, `["NOTICE"]`, `["NOTICE",{}]`, `["AUTH",{}]`, `["COUNT","s",7]`,
 		`["COUNT","s",{}]`, `["COUNT","s",{"count":-1}]`, `["COUNT","s",{"count":1.5}]`, `["REQ","s",{}]`, `["CLOSE","s"]`,
 		`["EOSE","s"] x`, `["EOSE","s","t"]`, `["NEWS","s"]`,
+		`["COUNT","s",{"count":1,"count":2}]`, `["COUNT","s",{"count":1,"hll":"","\u0068ll":1}]`,
 	} {
 		_, err := wire.DecodeRelay([]byte(frame))
 		var de *wire.DecodeError
