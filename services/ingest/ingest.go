@@ -196,6 +196,7 @@ func (s *Service) assemble(deps Deps, sweeper *outbox.Sweeper) {
 	s.group.Add("expiry", lifecycle.Func(s.sweepExpired))
 	s.group.Add("vanished", lifecycle.Func(s.sweepVanished))
 	s.group.Add("outdated", lifecycle.Func(s.sweepOutdated))
+	s.group.Add("channels", lifecycle.Func(s.keepChannels))
 	s.group.Add("sweeper", sweeper)
 	s.group.Add("publisher", s.publisher)
 	s.group.Add("commits", s.commits, "publisher")

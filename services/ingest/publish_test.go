@@ -24,6 +24,7 @@ const (
 	invalid     = commonv1.Reason_REASON_INVALID
 	restricted  = commonv1.Reason_REASON_RESTRICTED
 	blocked     = commonv1.Reason_REASON_BLOCKED
+	exists      = commonv1.Reason_REASON_EXISTS
 	unsupported = commonv1.Reason_REASON_UNSUPPORTED
 	authNeeded  = commonv1.Reason_REASON_AUTH_REQUIRED
 	overloaded  = commonv1.Reason_REASON_OVERLOADED
@@ -81,11 +82,11 @@ func TestVerdicts(t *testing.T) {
 		{"expired", alice(nostrtest.Tag("expiration", "5")), invalid, "event has expired"},
 		{"AUTH", alice(kind(22242)), invalid, "AUTH events cannot be submitted"},
 		{"relay-only", alice(kind(39000)), restricted, "relay-only kind"},
-		{"a command", alice(kind(9001), h9("open")), unsupported, "kind 9001 is not supported"},
+		{"a command", alice(kind(9010), h9("open")), unsupported, "kind 9010 is not supported"},
 		{"unknown channel", alice(kind(9), h9("unknown")), restricted, "not a channel member"},
 		{"hidden channel", alice(kind(9), h9("private")), restricted, "not a channel member"},
 		{"no channel", alice(kind(9)), invalid, "channel-scoped events must include an h tag"},
-		{"existing channel", alice(kind(9007), h9("open")), invalid, "channel already exists"},
+		{"existing channel", alice(kind(9007), h9("open")), exists, "channel already exists"},
 		{"closed community", by(members, event(t, "alice"), "alice"), restricted, "not a relay member"},
 		{"ephemeral, hidden channel", alice(kind(20002), h9("private")), restricted, "not a channel member"},
 		{"ephemeral, closed community", by(members, event(t, "alice", kind(20001)), "alice"), restricted, "not a relay member"},

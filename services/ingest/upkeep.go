@@ -147,6 +147,7 @@ func (s *Service) sweepOutdated(ctx context.Context, ready func()) error {
 	for pause(ctx, outdatedInterval) {
 		for what, forget := range map[string]func(context.Context, time.Time, int) (int, error){
 			"tokens": s.store.ExpireTokens, "commands": s.store.ForgetCommands, "invites": s.store.ForgetInvites,
+			"channel invites": s.store.ForgetChannelInvites,
 		} {
 			for ctx.Err() == nil {
 				within, cancel := context.WithTimeout(ctx, upkeepTimeout)

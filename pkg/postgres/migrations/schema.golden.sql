@@ -96,6 +96,16 @@ CREATE TABLE ingest.blocked_networks (
     decided_at timestamp with time zone DEFAULT now() NOT NULL
 );
 
+CREATE TABLE ingest.channel_invites (
+    community_id bigint NOT NULL,
+    channel_id bigint NOT NULL,
+    code_hash bytea NOT NULL,
+    created_by bytea NOT NULL,
+    expires_at timestamp with time zone NOT NULL,
+    CONSTRAINT channel_invites_code_hash_check CHECK ((octet_length(code_hash) = 32)),
+    CONSTRAINT channel_invites_created_by_check CHECK ((octet_length(created_by) = 32))
+);
+
 CREATE TABLE ingest.channel_members (
     community_id bigint NOT NULL,
     channel_id bigint NOT NULL,
@@ -118,8 +128,19 @@ CREATE TABLE ingest.channels (
     created_by bytea NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     archived_at timestamp with time zone,
+    banner text DEFAULT ''::text NOT NULL,
+    type text DEFAULT 'stream'::text NOT NULL,
+    topic text DEFAULT ''::text NOT NULL,
+    purpose text DEFAULT ''::text NOT NULL,
+    ttl_seconds integer,
+    ttl_deadline timestamp with time zone,
+    previous_required boolean DEFAULT false NOT NULL,
+    snapshot_due boolean DEFAULT true NOT NULL,
+    CONSTRAINT channels_check CHECK (((ttl_deadline IS NULL) = (ttl_seconds IS NULL))),
     CONSTRAINT channels_created_by_check CHECK ((octet_length(created_by) = 32)),
     CONSTRAINT channels_h_check CHECK ((h ~ '^[A-Za-z0-9_-]{1,64}$'::text)),
+    CONSTRAINT channels_ttl_seconds_check CHECK ((ttl_seconds > 0)),
+    CONSTRAINT channels_type_check CHECK ((type = ANY (ARRAY['stream'::text, 'forum'::text, 'dm'::text, 'workflow'::text]))),
     CONSTRAINT channels_visibility_check CHECK ((visibility = ANY (ARRAY['open'::text, 'private'::text])))
 );
 
@@ -185,6 +206,12 @@ CREATE TABLE ingest.decided_reports (
     decided_by bytea NOT NULL,
     decided_at timestamp with time zone DEFAULT now() NOT NULL,
     CONSTRAINT decided_reports_target_id_check CHECK ((octet_length(target_id) = 32))
+);
+
+CREATE TABLE ingest.deleted_channels (
+    community_id bigint NOT NULL,
+    channel_id bigint NOT NULL,
+    deleted_at timestamp with time zone DEFAULT now() NOT NULL
 );
 
 CREATE TABLE ingest.event_ids (
@@ -366,6 +393,9 @@ ALTER TABLE ONLY ingest.banned_pubkeys
 ALTER TABLE ONLY ingest.blocked_networks
     ADD CONSTRAINT blocked_networks_pkey PRIMARY KEY (community_id, network);
 
+ALTER TABLE ONLY ingest.channel_invites
+    ADD CONSTRAINT channel_invites_pkey PRIMARY KEY (community_id, channel_id, code_hash);
+
 ALTER TABLE ONLY ingest.channel_members
     ADD CONSTRAINT channel_members_pkey PRIMARY KEY (community_id, channel_id, pubkey);
 
@@ -389,6 +419,9 @@ ALTER TABLE ONLY ingest.community_members
 
 ALTER TABLE ONLY ingest.decided_reports
     ADD CONSTRAINT decided_reports_pkey PRIMARY KEY (community_id, target_id);
+
+ALTER TABLE ONLY ingest.deleted_channels
+    ADD CONSTRAINT deleted_channels_pkey PRIMARY KEY (community_id, channel_id);
 
 ALTER TABLE ONLY ingest.event_ids
     ADD CONSTRAINT event_ids_pkey PRIMARY KEY (community_id, id);
@@ -423,11 +456,19 @@ ALTER TABLE ONLY public.goose_db_version
 ALTER TABLE ONLY search.documents
     ADD CONSTRAINT documents_pkey PRIMARY KEY (community_id, id);
 
+CREATE INDEX channel_invites_expiry ON ingest.channel_invites USING btree (expires_at);
+
 CREATE INDEX channel_members_pubkey ON ingest.channel_members USING btree (community_id, pubkey);
+
+CREATE INDEX channels_snapshot_due ON ingest.channels USING btree (community_id, id) WHERE snapshot_due;
+
+CREATE INDEX channels_ttl_deadline ON ingest.channels USING btree (ttl_deadline) WHERE ((archived_at IS NULL) AND (ttl_deadline IS NOT NULL));
 
 CREATE INDEX commands_expiry ON ingest.commands USING btree (expires_at);
 
 CREATE INDEX community_hosts_community ON ingest.community_hosts USING btree (community_id);
+
+CREATE INDEX deleted_channels_time ON ingest.deleted_channels USING btree (deleted_at);
 
 CREATE UNIQUE INDEX event_tags_value ON ONLY ingest.event_tags USING btree (community_id, name, value, created_at DESC, id);
 
@@ -487,6 +528,9 @@ ALTER TABLE ONLY ingest.banned_pubkeys
 ALTER TABLE ONLY ingest.blocked_networks
     ADD CONSTRAINT blocked_networks_community_id_fkey FOREIGN KEY (community_id) REFERENCES ingest.communities(id) ON DELETE CASCADE;
 
+ALTER TABLE ONLY ingest.channel_invites
+    ADD CONSTRAINT channel_invites_community_id_channel_id_fkey FOREIGN KEY (community_id, channel_id) REFERENCES ingest.channels(community_id, id) ON DELETE CASCADE;
+
 ALTER TABLE ONLY ingest.channel_members
     ADD CONSTRAINT channel_members_community_id_channel_id_fkey FOREIGN KEY (community_id, channel_id) REFERENCES ingest.channels(community_id, id) ON DELETE CASCADE;
 
@@ -504,6 +548,9 @@ ALTER TABLE ONLY ingest.community_members
 
 ALTER TABLE ONLY ingest.decided_reports
     ADD CONSTRAINT decided_reports_community_id_fkey FOREIGN KEY (community_id) REFERENCES ingest.communities(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY ingest.deleted_channels
+    ADD CONSTRAINT deleted_channels_community_id_fkey FOREIGN KEY (community_id) REFERENCES ingest.communities(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY ingest.http_tokens
     ADD CONSTRAINT http_tokens_community_id_fkey FOREIGN KEY (community_id) REFERENCES ingest.communities(id) ON DELETE CASCADE;
@@ -546,6 +593,8 @@ GRANT SELECT ON TABLE ingest.banned_pubkeys TO apiary_search;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.blocked_networks TO apiary_ingest;
 GRANT SELECT ON TABLE ingest.blocked_networks TO apiary_search;
 
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.channel_invites TO apiary_ingest;
+
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.channel_members TO apiary_ingest;
 GRANT SELECT ON TABLE ingest.channel_members TO apiary_search;
 
@@ -565,6 +614,8 @@ GRANT SELECT ON TABLE ingest.community_members TO apiary_search;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.decided_reports TO apiary_ingest;
 GRANT SELECT ON TABLE ingest.decided_reports TO apiary_search;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.deleted_channels TO apiary_ingest;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.event_ids TO apiary_ingest;
 GRANT SELECT ON TABLE ingest.event_ids TO apiary_search;

@@ -50,11 +50,9 @@ func makeItem(n int, client, author byte, ev nostr.Event) *item {
 	switch ev.Kind {
 	case nostr.KindDeletion:
 		c.Deletion = &policy.Deletion{}
-	case nostr.KindCreateGroup:
-		c.Create = &policy.ChannelSpec{}
 	case nostr.KindVanish:
 		c.Vanish = &policy.Vanish{}
-	case nostr.KindPutUser, nostr.KindRelayAddMember:
+	case nostr.KindPutUser, nostr.KindCreateGroup, nostr.KindRelayAddMember:
 		c.Command = &policy.Command{}
 	case nostr.KindReaction:
 		if r, ok := policy.ReactionOf(&ev); ok {
@@ -201,9 +199,8 @@ func TestPickProperties(t *testing.T) {
 					require.False(t, (o.Command != nil && c.FollowsTarget()) || (c.Command != nil && o.FollowsTarget()))
 					require.False(t, o.Event.PubKey == c.Event.PubKey && (o.Deletion != nil || c.Deletion != nil))
 					require.False(t, o.Whole() || c.Whole())
-					require.False(t, o.Create != nil && o.Channel == c.Channel)
 					require.False(t, (o.Command != nil || c.Command != nil) && o.Channel == c.Channel)
-					require.False(t, o.Client() == c.Client() && (o.Deletion != nil || o.Create != nil || o.Command != nil))
+					require.False(t, o.Client() == c.Client() && (o.Deletion != nil || o.Command != nil))
 					if at, ok := addressOf(c); ok {
 						oat, ook := addressOf(o)
 						require.False(t, ook && at == oat)

@@ -41,7 +41,7 @@ type picker struct {
 	erasures  int
 	ids       map[policy.EventKey]bool
 	addresses map[address]bool
-	held      map[policy.ChannelKey]bool // channels that one event of the batch makes or changes
+	held      map[policy.ChannelKey]bool // channels that a command of the batch holds
 	authors   map[client]bool            // who has an event in the batch
 	deleters  map[client]bool            // authors whose deletion is in the batch
 	deletions map[int64]bool             // communities with a deletion in the batch
@@ -59,11 +59,10 @@ type picker struct {
 // Inside a transaction the events are judged against the same State, so none may depend on another: a batch holds
 // one event of an id or an address, a deletion is alone with its author and without gift wraps, which it may be
 // meant for, a request to vanish is alone with its community (it takes gift wraps of others along), a command alone
-// with its channel, or its community if it is in no channel, a channel is created once and used later, and what an
-// event is about comes before it. What follows a target into its channel may be in any, so it is not together with a
-// command in some channel of the community. What conflicts is held back for the next batch, and so is everything
-// that the same client sent after it, as well as after a deletion, a creation or a command: what one client sends
-// takes effect in the order of sending. Other clients are not held up by it.
+// with its channel, or its community if it is in no channel, and what an event is about comes before it. What follows
+// a target into its channel may be in any, so it is not together with a command in some channel of the community. What
+// conflicts is held back for the next batch, and so is everything that the same client sent after it, as well as after
+// a deletion or a command: what one client sends takes effect in the order of sending. Other clients are not held up by it.
 func pick(waiting []Item, limits Limits) (batch, rest []Item) {
 	p := &picker{
 		limits: limits, ids: map[policy.EventKey]bool{}, addresses: map[address]bool{},
@@ -85,7 +84,7 @@ func pick(waiting []Item, limits Limits) (batch, rest []Item) {
 		}
 		p.add(c)
 		batch = append(batch, it)
-		if c.Deletion != nil || c.Create != nil || c.Command != nil {
+		if c.Deletion != nil || c.Command != nil {
 			p.blocked[from] = true
 		}
 	}
@@ -194,7 +193,7 @@ func (p *picker) add(c *policy.Candidate) {
 	if c.Whole() {
 		p.whole[c.Community] = true
 	}
-	if c.Channel != "" && (c.Create != nil || c.Command != nil) {
+	if c.Channel != "" && c.Command != nil {
 		p.held[c.ChannelKey()] = true
 		p.changed[c.Community] = p.changed[c.Community] || c.Command != nil
 	}

@@ -33,7 +33,7 @@ type State struct {
 	BannedEvents map[EventKey]bool
 	// Vanished are the candidates that one of their owners has asked to vanish with.
 	Vanished map[EventKey]bool
-	// Stored are the create requests, commands and candidates with targets that are stored or were carried out already.
+	// Stored are the commands, and the candidates with targets, that are stored or were carried out already.
 	Stored map[EventKey]bool
 	// Targets are the candidates' targets that are stored, unless they have expired or their author has vanished.
 	Targets map[EventKey]Target
@@ -193,21 +193,11 @@ func admitChannel(c *Candidate, st *State) Verdict {
 	if c.Channel == "" {
 		return Verdict{}
 	}
-	ch, exists := st.Channels[c.ChannelKey()]
-	if c.Create != nil {
-		switch {
-		case st.Stored[c.Key()]:
-			return Duplicate // the channel exists because of this very event
-		case exists:
-			return invalid("channel already exists")
-		}
-		return Verdict{}
-	}
 	if !mayUse(c, st) {
 		return NotChannelMember
 	}
-	if ch.Archived {
-		return invalid("channel is archived")
+	if st.Channels[c.ChannelKey()].Archived {
+		return channelArchived
 	}
 	return Verdict{}
 }

@@ -33,8 +33,6 @@ type Candidate struct {
 	ExpiresAt int64
 	// Deletion is set for kind 5.
 	Deletion *Deletion
-	// Create is set for kind 9007.
-	Create *ChannelSpec
 	// Vanish is set for kind 62.
 	Vanish *Vanish
 	// Command is set for the kinds of commands.
@@ -67,14 +65,6 @@ type Coordinate struct {
 	Kind nostr.Kind
 	// D is the d tag's value, empty for replaceable kinds.
 	D string
-}
-
-// ChannelSpec is the channel that a create request asks for (NIP-29 kind 9007).
-type ChannelSpec struct {
-	// Name, About and Picture are shown to members; all may be empty.
-	Name, About, Picture string
-	// Private hides the channel from everybody who is not a member.
-	Private bool
 }
 
 // Addressed reports whether at most one version of the event is kept, and under which coordinate.

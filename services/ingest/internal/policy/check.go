@@ -21,13 +21,6 @@ type Limits struct {
 	Skew time.Duration
 }
 
-// Bounds of what a create request may carry.
-const (
-	maxChannelName    = 256
-	maxChannelAbout   = 4096
-	maxChannelPicture = 2048
-)
-
 // checks are in the order in which clients are told.
 var checks = []func(*Candidate, Limits, time.Time) Verdict{
 	func(c *Candidate, l Limits, now time.Time) Verdict { return checkTime(c.Event.CreatedAt, l.Skew, now) },
@@ -131,8 +124,8 @@ func (c *Candidate) checkKindRules() Verdict {
 		}
 	case nostr.KindVanish:
 		return c.parseVanish()
-	case nostr.KindCreateGroup:
-		return c.parseCreate()
+	case nostr.KindAgentProfile:
+		return checkAgentProfile(c.Event.Content)
 	default: // no rules of its own
 	}
 	return Verdict{}
@@ -193,36 +186,4 @@ func parseAddress(s string) (Coordinate, nostr.PubKey, bool) {
 		return Coordinate{Kind: kind, D: d}, author, true
 	}
 	return Coordinate{}, nostr.PubKey{}, false
-}
-
-func (c *Candidate) parseCreate() Verdict {
-	spec := &ChannelSpec{}
-	for _, f := range []struct {
-		dst *string
-		tag string
-		max int
-	}{
-		{&spec.Name, "name", maxChannelName},
-		{&spec.About, "about", maxChannelAbout},
-		{&spec.Picture, "picture", maxChannelPicture},
-	} {
-		v, _ := c.Event.Tags.First(f.tag)
-		if len(v) > f.max {
-			return invalid(fmt.Sprintf("channel %s exceeds %d bytes", f.tag, f.max))
-		}
-		if strings.ContainsRune(v, 0) { // Postgres has no such text
-			return invalid("channel " + f.tag + " contains a NUL character")
-		}
-		*f.dst = v
-	}
-	_, spec.Private = c.Event.Tags.First("private")
-	switch v, ok := c.Event.Tags.First("visibility"); {
-	case !ok, v == "open":
-	case v == "private":
-		spec.Private = true
-	default:
-		return invalid("visibility must be open or private")
-	}
-	c.Create = spec
-	return Verdict{}
 }

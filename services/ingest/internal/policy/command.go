@@ -48,12 +48,23 @@ var commands = map[nostr.Kind]commandRule{
 	nostr.KindRelaySetProfile:   {fresh: true, parse: parseSetProfile},
 	nostr.KindRelayJoinRequest:  {Command: Command{Signs: true, Outsiders: true}, fresh: true, parse: parseJoinRelay},
 	nostr.KindRelayLeaveRequest: {Command: Command{Signs: true}, fresh: true, parse: parseLeaveRelay},
+
+	// Channels work without a relay key: what would be signed is left out.
+	nostr.KindPutUser:      {parse: parsePutUser},
+	nostr.KindRemoveUser:   {parse: parseRemoveUser},
+	nostr.KindEditMetadata: {parse: parseEditChannel},
+	nostr.KindDeleteEvent:  {parse: parseDeleteEvent},
+	nostr.KindCreateGroup:  {parse: parseCreateChannel},
+	nostr.KindDeleteGroup:  {parse: parseDeleteChannel},
+	nostr.KindCreateInvite: {fresh: true, parse: parseChannelInvite},
+	nostr.KindJoinRequest:  {parse: parseJoinChannel},
+	nostr.KindLeaveRequest: {parse: parseLeaveChannel},
 }
 
 // isCarriedOut reports whether the relay does what events of a kind ask for.
 func isCarriedOut(k nostr.Kind) bool {
 	_, ok := commands[k]
-	return ok || k == nostr.KindCreateGroup
+	return ok
 }
 
 // parseCommand reads a command; it accepts what is none.

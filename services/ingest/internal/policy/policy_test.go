@@ -76,8 +76,7 @@ func TestCheck(t *testing.T) {
 		{name: "a request to vanish from nowhere", opts: []nostrtest.Option{kind(62)}, reason: fault.Invalid, msg: "the request to vanish does not name this relay"},
 		{name: "a request to vanish from what is no relay", opts: []nostrtest.Option{kind(62), tag("relay", "https://one.example"), tag("relay", "all_relays"), tag("relay")}, reason: fault.Invalid, msg: "the request to vanish does not name this relay"},
 
-		{name: "a moderation command", opts: []nostrtest.Option{kind(9000), tag("h", "x")}, reason: fault.Unsupported, msg: "kind 9000 is not supported"},
-		{name: "a leave request", opts: []nostrtest.Option{kind(9022), tag("h", "x")}, reason: fault.Unsupported, msg: "kind 9022 is not supported"},
+		{name: "a moderation command", opts: []nostrtest.Option{kind(9010), tag("h", "x")}, reason: fault.Unsupported, msg: "kind 9010 is not supported"},
 		{name: "a ban", opts: []nostrtest.Option{kind(9040)}, reason: fault.Unsupported, msg: "kind 9040 is not supported"},
 		{name: "just outside of the commands", opts: []nostrtest.Option{kind(9023)}},
 
@@ -182,26 +181,6 @@ func TestDeletionTargets(t *testing.T) {
 	}, c.Deletion)
 }
 
-func TestCreateSpec(t *testing.T) {
-	h := nostrtest.Tag("h", "c")
-	for _, tc := range []struct {
-		name string
-		opts []nostrtest.Option
-		want policy.ChannelSpec
-	}{
-		{"bare", nil, policy.ChannelSpec{}},
-		{"described", []nostrtest.Option{nostrtest.Tag("name", "N"), nostrtest.Tag("about", "A"), nostrtest.Tag("picture", "P")}, policy.ChannelSpec{Name: "N", About: "A", Picture: "P"}},
-		{"private", []nostrtest.Option{nostrtest.Tag("private")}, policy.ChannelSpec{Private: true}},
-		{"private by visibility", []nostrtest.Option{nostrtest.Tag("visibility", "private")}, policy.ChannelSpec{Private: true}},
-		{"open by visibility", []nostrtest.Option{nostrtest.Tag("visibility", "open")}, policy.ChannelSpec{}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			c := check(t, submission("alice"), append(tc.opts, nostrtest.Kind(9007), h)...)
-			require.Equal(t, &tc.want, c.Create)
-		})
-	}
-}
-
 func TestAdmit(t *testing.T) {
 	const (
 		open, closed = community, 8
@@ -295,8 +274,7 @@ func TestAdmit(t *testing.T) {
 			s.Vanished = map[policy.EventKey]bool{c.Key(): true}
 		}},
 		{name: "new channel", by: in(open), opts: []nostrtest.Option{nostrtest.Kind(9007), nostrtest.Channel("new")}},
-		{name: "existing channel", by: in(open), opts: []nostrtest.Option{nostrtest.Kind(9007), nostrtest.Channel("open")}, want: policy.Verdict{Reason: fault.Invalid, Message: "channel already exists"}},
-		{name: "the same creation again", by: in(open), opts: []nostrtest.Option{nostrtest.Kind(9007), nostrtest.Channel("open")}, want: policy.Duplicate, change: func(c *policy.Candidate, s *policy.State) {
+		{name: "the same creation again", by: in(open), opts: []nostrtest.Option{nostrtest.Kind(9007), nostrtest.Channel("open")}, want: policy.Processed, change: func(c *policy.Candidate, s *policy.State) {
 			s.Stored = map[policy.EventKey]bool{c.Key(): true}
 		}},
 	} {

@@ -52,8 +52,8 @@ type transaction struct {
 
 // Commit stores a batch in one transaction and three round trips. The batch must be such that no candidate
 // depends on another one: at most one event of each id and address, a deletion without other events of
-// its author, a request to vanish or a command without other events of the community or channel that it holds, one
-// creation of a channel, nothing that another one is about.
+// its author, a request to vanish or a command without other events of the community or channel that it holds, nothing
+// that another one is about.
 //
 // The verdicts hold only if the error is nil. An error leaves nothing stored, or everything if the
 // connection broke during the commit; in either case the batch may be sent again.
@@ -149,7 +149,7 @@ func (t *transaction) read(ctx context.Context, conn *pgx.Conn) error {
 		if e.Channel != "" {
 			locks.shared(channelLock(e.ChannelKey()))
 		}
-		if e.Create != nil || (e.Command != nil && !e.Whole()) {
+		if e.Command != nil && !e.Whole() {
 			locks.exclusive(channelLock(e.ChannelKey()))
 		}
 	}

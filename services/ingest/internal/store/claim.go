@@ -77,19 +77,6 @@ JOIN ingest.addresses a
 JOIN ingest.events e
     ON e.community_id = a.community_id AND e.created_at = a.created_at AND e.id = a.id
 WHERE a.created_at <= $6`
-
-	// Conflicts on channels_community_id_h_key. The owner is the channel's first member.
-	sqlCreateChannel = `
-WITH made AS (
-    INSERT INTO ingest.channels (community_id, h, name, about, picture, visibility, created_by)
-    VALUES ($1, $2, $3, $4, $5, $6, $7)
-    ON CONFLICT (community_id, h) DO NOTHING
-    RETURNING id, acl_version
-), owner AS (
-    INSERT INTO ingest.channel_members (community_id, channel_id, pubkey, role)
-    SELECT $1, made.id, $7, 'owner' FROM made
-)
-SELECT id, acl_version FROM made`
 )
 
 // claim inserts what must be unique and finds what has to make room. After it every entry has its verdict.
@@ -108,9 +95,6 @@ func (t *transaction) claim(ctx context.Context, conn *pgx.Conn) error {
 		}
 		if e.Deletion != nil {
 			deletions = append(deletions, e)
-		}
-		if e.Create != nil {
-			queueCreate(b, e)
 		}
 		if e.Vanish != nil {
 			queueVanishing(b, e)
@@ -142,22 +126,6 @@ func (t *transaction) claim(ctx context.Context, conn *pgx.Conn) error {
 		}
 	}
 	return nil
-}
-
-func queueCreate(b *pgx.Batch, e *entry) {
-	visibility := "open"
-	if e.Create.Private {
-		visibility = "private"
-	}
-	b.Queue(sqlCreateChannel, e.Community, e.Channel, e.Create.Name, e.Create.About, e.Create.Picture, visibility, e.Event.PubKey[:]).
-		QueryRow(func(row pgx.Row) error {
-			var id, acl int64
-			if err := row.Scan(&id, &acl); err != nil {
-				return err // no row: the exclusive lock on the channel rules it out
-			}
-			e.channel = policy.Channel{ID: id, Private: e.Create.Private, ACLVersion: uint64(acl)}
-			return nil
-		})
 }
 
 // queueClaimIDs claims the ids of entries that have no address. Entries with one are claimed by it: a

@@ -46,8 +46,9 @@ type change struct {
 	conn      *pgx.Conn
 	community int64
 	drafts    []draft
-	raised    bool // the community has its new access version
-	roster    bool // the list of members has to be signed anew
+	raised    bool     // the community has its new access version
+	roster    bool     // the list of members has to be signed anew
+	left      []string // channels whose lists of members have to be, as far as there is room
 }
 
 // execute carries out a command. It decides first and changes afterwards: a verdict that does not accept must leave
@@ -66,6 +67,24 @@ func (x *change) execute(ctx context.Context, e *entry) (policy.Verdict, error) 
 		return x.joinRelay(ctx, e, asks)
 	case *policy.LeaveRelay:
 		return x.leaveRelay(ctx, e, asks)
+	case *policy.CreateChannel:
+		return x.createChannel(ctx, e, asks)
+	case *policy.EditChannel:
+		return x.editChannel(ctx, e, asks)
+	case *policy.DeleteChannel:
+		return x.deleteChannel(ctx, e, asks)
+	case *policy.DeleteEvent:
+		return x.deleteEvent(ctx, e, asks)
+	case *policy.PutUser:
+		return x.putUser(ctx, e, asks)
+	case *policy.RemoveUser:
+		return x.removeUser(ctx, e, asks)
+	case *policy.ChannelInvite:
+		return x.inviteToChannel(ctx, e, asks)
+	case *policy.JoinChannel:
+		return x.joinChannel(ctx, e, asks)
+	case *policy.LeaveChannel:
+		return x.leaveChannel(ctx, e, asks)
 	}
 	return policy.Verdict{}, fmt.Errorf("command of kind %d cannot be carried out", e.Event.Kind)
 }

@@ -23,19 +23,8 @@ ON CONFLICT (community_id, pubkey) DO UPDATE SET role = excluded.role
 WHERE community_members.role <> excluded.role
 RETURNING xmax = 0`
 
-	// By community_members_pkey, channel_members_pubkey and channels_pkey: the member leaves the community and all
-	// of its channels, and each channel that it was in gets a new version. Returns whether it was a member, and of
-	// how many channels.
-	sqlRemoveMember = `
-WITH gone AS (
-    DELETE FROM ingest.community_members WHERE community_id = $1 AND pubkey = $2 RETURNING 1
-), left_channels AS (
-    DELETE FROM ingest.channel_members WHERE community_id = $1 AND pubkey = $2 RETURNING channel_id
-), raised AS (
-    UPDATE ingest.channels SET acl_version = acl_version + 1
-    WHERE community_id = $1 AND id IN (SELECT channel_id FROM left_channels)
-)
-SELECT EXISTS (SELECT FROM gone), EXISTS (SELECT FROM left_channels)`
+	// By community_members_pkey.
+	sqlRemoveMember = `DELETE FROM ingest.community_members WHERE community_id = $1 AND pubkey = $2`
 
 	// By community_members_pkey: those who decide first, then by when they came.
 	sqlRoster = `
@@ -108,10 +97,15 @@ func (x *change) writeMember(ctx context.Context, pubkey nostr.PubKey, role poli
 // dropMember removes a key from the community and from its channels, and has the relay say so. What commits later
 // carries a newer access version, so that the key gets nothing of it.
 func (x *change) dropMember(ctx context.Context, pubkey nostr.PubKey) error {
-	var member, inChannels bool
-	if err := x.conn.QueryRow(ctx, sqlRemoveMember, x.community, pubkey[:]).Scan(&member, &inChannels); err != nil {
+	inChannels, err := x.leaveChannels(ctx, pubkey)
+	if err != nil {
+		return err
+	}
+	tag, err := x.conn.Exec(ctx, sqlRemoveMember, x.community, pubkey[:])
+	if err != nil {
 		return fmt.Errorf("remove member: %w", err)
 	}
+	member := tag.RowsAffected() > 0
 	if member {
 		x.draft(draft{kind: nostr.KindRelayMemberRemoved, tags: nostr.Tags{protected, {"p", pubkey.String()}}})
 		x.roster = x.key != nil

@@ -52,6 +52,9 @@ func (x *change) sign(ctx context.Context, traceparent string) error {
 			return err
 		}
 	}
+	if err := x.draftLeft(ctx); err != nil {
+		return err
+	}
 	if len(x.drafts) == 0 {
 		return nil
 	}

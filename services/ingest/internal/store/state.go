@@ -101,7 +101,7 @@ type question struct {
 	all            []*policy.Candidate
 	deletable      []*policy.Candidate // every candidate but deletions and requests to vanish (NIP-09, NIP-62)
 	addressed      []*policy.Candidate
-	done           []*policy.Candidate // creations and commands, which may have been carried out already
+	done           []*policy.Candidate // commands, which may have been carried out already
 }
 
 func ask(candidates []*policy.Candidate) *question {
@@ -134,7 +134,7 @@ func ask(candidates []*policy.Candidate) *question {
 		if _, ok := c.Addressed(); ok {
 			q.addressed = append(q.addressed, c)
 		}
-		if c.Create != nil || c.Command != nil {
+		if c.Command != nil {
 			q.done = append(q.done, c)
 		}
 	}

@@ -1,0 +1,48 @@
+package policy
+
+import (
+	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/nostr/kind"
+)
+
+// DeleteEvent is kind 9005: an author or an admin removes an event of the channel (NIP-29).
+type DeleteEvent struct{ Target nostr.ID }
+
+func parseDeleteEvent(c *Candidate) (any, Verdict) {
+	if c.Event.Tags.Count("e")+c.Event.Tags.Count("a") != 1 {
+		return nil, invalid("deletion events must reference exactly one target via e tag")
+	}
+	e, _ := c.Event.Tags.First("e")
+	id, err := nostr.ParseID(e)
+	if err != nil {
+		return nil, invalid("missing or invalid e tag")
+	}
+	return &DeleteEvent{id}, Verdict{}
+}
+
+// Found is the event that a deletion is about.
+type Found struct {
+	// Author and Kind are the event's.
+	Author nostr.PubKey
+	Kind   nostr.Kind
+}
+
+// Judge decides on a deletion by an actor of what was found, nil if there is no such event in the channel. The record
+// of what was done in the channel stays.
+func (*DeleteEvent) Judge(g Group, actor nostr.PubKey, found *Found) Verdict {
+	if v := g.reach(false); !v.Accepted() {
+		return v
+	}
+	if found == nil {
+		return invalid("target event not found in this channel")
+	}
+	switch kind.Of(found.Kind).Sender {
+	case kind.Command, kind.Relay:
+		return invalid("this event is part of the channel's record")
+	default:
+	}
+	if found.Author != actor && !g.Actor.Manages() {
+		return notManager
+	}
+	return Verdict{}
+}

@@ -1,0 +1,62 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/apiary-relay/apiary/pkg/nostr/wire"
+	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
+)
+
+const (
+	// By event_ids_pkey and events_time.
+	sqlChannelEvent = `
+SELECT e.raw FROM ingest.event_ids i
+JOIN ingest.events e ON e.community_id = i.community_id AND e.created_at = i.created_at AND e.id = i.id
+WHERE i.community_id = $1 AND i.id = $2 AND e.channel_id = $3`
+
+	// Conflicts on banned_events_pkey: a ban stays as it is.
+	sqlBanChannelEvent = `
+INSERT INTO ingest.banned_events (community_id, id, reason, decided_by) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`
+)
+
+// deleteEvent removes an event of a channel. It does not come back: its author's own deletion binds the author, that of
+// an admin everybody.
+func (x *change) deleteEvent(ctx context.Context, e *entry, d *policy.DeleteEvent) (policy.Verdict, error) {
+	actor := e.Event.PubKey
+	g, err := x.group(ctx, e.Channel, actor, actor)
+	if err != nil {
+		return policy.Verdict{}, err
+	}
+	var found *policy.Found
+	var target stored
+	var raw []byte
+	switch err := x.conn.QueryRow(ctx, sqlChannelEvent, x.community, d.Target[:], g.id).Scan(&raw); {
+	case errors.Is(err, pgx.ErrNoRows):
+	case err != nil:
+		return policy.Verdict{}, fmt.Errorf("look up event of channel: %w", err)
+	default:
+		ev, err := wire.DecodeEvent(raw, wire.Limits{})
+		if err != nil {
+			return policy.Verdict{}, fmt.Errorf("decode stored event: %w", err)
+		}
+		found, target = &policy.Found{Author: ev.PubKey, Kind: ev.Kind}, newStored(x.community, ev)
+	}
+	if v := d.Judge(g.Group, actor, found); !v.Accepted() {
+		return v, nil
+	}
+	b := &pgx.Batch{}
+	queueErase(b, []stored{target}, true)
+	if found.Author == actor {
+		b.Queue(sqlInsertTombstones, []int64{x.community}, [][]byte{d.Target[:]}, [][]byte{actor[:]}, e.Event.ID[:])
+	} else {
+		b.Queue(sqlBanChannelEvent, x.community, d.Target[:], "deleted in channel "+e.Channel, actor[:])
+	}
+	if err := x.conn.SendBatch(ctx, b).Close(); err != nil {
+		return policy.Verdict{}, fmt.Errorf("delete event of channel: %w", err)
+	}
+	return policy.Verdict{}, nil
+}

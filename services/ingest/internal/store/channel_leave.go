@@ -1,0 +1,117 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
+)
+
+// Statements about keys that leave a community, and with it all of its channels. Whoever runs them holds the community
+// exclusively.
+const (
+	// By channel_members_pubkey and channels_pkey: each channel that the key was in gets a new version.
+	sqlLeaveChannels = `
+WITH gone AS (
+    DELETE FROM ingest.channel_members WHERE community_id = $1 AND pubkey = $2 RETURNING channel_id, role
+), raised AS (
+    UPDATE ingest.channels c SET acl_version = acl_version + 1, snapshot_due = true
+    FROM gone WHERE c.community_id = $1 AND c.id = gone.channel_id
+    RETURNING c.id, c.h, gone.role
+)
+SELECT id, h, role = 'owner' FROM raised ORDER BY id`
+
+	// By channel_members_pkey: who has been an admin for longest, or a member if there is no admin, becomes the owner
+	// of a channel without one.
+	sqlInheritChannels = `
+UPDATE ingest.channel_members m SET role = 'owner'
+FROM unnest($2::bigint[]) AS q (channel_id)
+CROSS JOIN LATERAL (
+    SELECT heir.pubkey FROM ingest.channel_members heir
+    WHERE heir.community_id = $1 AND heir.channel_id = q.channel_id AND heir.role IN ('admin', 'member')
+        AND NOT EXISTS (SELECT FROM ingest.channel_members o
+            WHERE o.community_id = $1 AND o.channel_id = q.channel_id AND o.role = 'owner')
+    ORDER BY heir.role, heir.added_at, heir.pubkey LIMIT 1
+) AS next
+WHERE m.community_id = $1 AND m.channel_id = q.channel_id AND m.pubkey = next.pubkey`
+)
+
+// maxLeft is of how many channels the lists are signed in the transaction in which a member leaves them all. Those of
+// the rest follow in the background, as do those for which there is no room.
+const maxLeft = 16
+
+// leaveChannels removes a key from all channels, and reports whether it was in any. A channel that it was the last
+// owner of goes to somebody who is left in it.
+func (x *change) leaveChannels(ctx context.Context, key nostr.PubKey) (bool, error) {
+	rows, err := x.conn.Query(ctx, sqlLeaveChannels, x.community, key[:])
+	if err != nil {
+		return false, fmt.Errorf("leave channels: %w", err)
+	}
+	var owned []int64
+	var id int64
+	var h string
+	var owner bool
+	tag, err := pgx.ForEachRow(rows, []any{&id, &h, &owner}, func() error {
+		x.left = append(x.left, h)
+		if owner {
+			owned = append(owned, id)
+		}
+		return nil
+	})
+	if err != nil {
+		return false, fmt.Errorf("leave channels: %w", err)
+	}
+	if len(owned) > 0 {
+		if _, err := x.conn.Exec(ctx, sqlInheritChannels, x.community, owned); err != nil {
+			return false, fmt.Errorf("inherit channels: %w", err)
+		}
+	}
+	return tag.RowsAffected() > 0, nil
+}
+
+// draftLeft has the relay sign the lists of members of channels that a member has left, as long as there is room.
+func (x *change) draftLeft(ctx context.Context) error {
+	left := x.left[:min(len(x.left), maxLeft)]
+	x.left = nil
+	if x.key == nil {
+		return nil
+	}
+	room := policy.FollowUpBytes / 2 // estimates are rough
+	for _, d := range x.drafts {
+		room -= d.size()
+	}
+	for _, h := range left {
+		g, err := x.group(ctx, h, nostr.PubKey{}, nostr.PubKey{})
+		if err != nil {
+			return err
+		}
+		if room -= min(g.Members, maxChannelListed)*memberBytes + 3*eventBytes; room < 0 {
+			return nil
+		}
+		if err := x.snapshot(ctx, g, members); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Estimates of JSON in bytes: a member of two lists, and an event without its tags and content.
+const (
+	memberBytes = 2 * 96
+	eventBytes  = 512
+)
+
+// size estimates the bytes of the event.
+func (d draft) size() int {
+	n := eventBytes + len(d.content)
+	for _, t := range d.tags {
+		n += 2
+		for _, v := range t {
+			n += len(v) + 3
+		}
+	}
+	return n
+}
