@@ -69,8 +69,8 @@ func (b *Bus) ConsumeDurable(ctx context.Context, cfg DurableConfig, handle func
 			return context.Cause(ctx)
 		}
 		level := slog.LevelWarn
-		if errors.Is(err, ErrNoStream) {
-			level = slog.LevelInfo // whoever defines the stream has yet to come
+		if errors.Is(err, ErrNoStream) || errors.Is(err, errAgain) {
+			level = slog.LevelInfo // whoever defines the stream has yet to come, or the connection has been told about
 		}
 		b.log.LogAttrs(ctx, level, "durable consumer has to try again", slog.String("stream", cfg.Stream),
 			slog.String("consumer", cfg.Name), slog.Any("error", err))
@@ -102,9 +102,15 @@ type durable struct {
 }
 
 // session fetches and processes until the connection changes or something fails.
-func (d *durable) session(parent context.Context) error {
+func (d *durable) session(parent context.Context) (err error) {
 	ctx, release := d.bus.untilChanged(parent)
 	defer release()
+	defer func() {
+		// What was asked for just then fails because of the change, not by itself.
+		if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+	}()
 	state, err := d.bus.StreamState(ctx, d.cfg.Stream)
 	if err != nil {
 		return err
