@@ -17,7 +17,7 @@ import (
 // PeersConfig says where the replicas of one service are and how closely they are watched. Zero
 // durations take the defaults.
 type PeersConfig struct {
-	Targets         []string      `help:"Replicas: host:port, unix:///path or mem:///name, each one peer; dns:///name:port, every address one peer."`
+	Targets         []string      `help:"Replicas: host:port, unix:///path or mem:///name, each one peer; dns:///name:port, every address one peer." placeholder:"TARGET"`
 	PingInterval    time.Duration `help:"Pause between health checks of a replica." default:"500ms" hidden:""`
 	PingTimeout     time.Duration `help:"A replica that does not answer a health check for so long is dead." default:"1s" hidden:""`
 	ResolveInterval time.Duration `help:"Pause between look-ups of dns:/// targets." default:"2s" hidden:""`

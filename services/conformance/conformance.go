@@ -28,8 +28,8 @@ type Config struct {
 	Quiet    time.Duration `help:"How long nothing must come for it to count as nothing." default:"200ms"`
 	Idle     time.Duration `help:"How long a quiet subscription is left alone to see whether it stays open." default:"6s"`
 	Parallel int           `help:"Cases that run at a time." default:"8"`
-	Claims   []int         `help:"NIPs that count as claimed besides those that the relay lists."`
-	Only     []string      `help:"Run only the cases whose names begin so, like NIP-09/ or NIP-01/race."`
+	Claims   []int         `help:"NIPs that count as claimed besides those that the relay lists." placeholder:"N"`
+	Only     []string      `help:"Run only the cases whose names begin so, like NIP-09/ or NIP-01/race." placeholder:"PREFIX"`
 	Seed     uint64        `help:"Makes the random cases repeatable; 0 takes another one each time."`
 	Fuzz     int           `help:"Random filters in each differential case." default:"100"`
 	Verbose  bool          `help:"Print each case as it ends." short:"v"`

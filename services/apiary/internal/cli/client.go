@@ -105,7 +105,7 @@ func (c *listenCmd) run(ctx context.Context, env env) error {
 type publishCmd struct {
 	clientFlags `embed:""`
 	Channel     string        `help:"Channel to publish in, that is, the h tag." env:"-" placeholder:"ID"`
-	Kind        []int         `help:"Event kind. Default: 1, or 9 in a channel." env:"-" placeholder:"N"`
+	Kind        []int         `help:"Event kind. Default: 1, or 9 in a channel." env:"-" placeholder:"N" sep:"none"`
 	Tag         []string      `help:"Further tags, as name=value." env:"-" placeholder:"NAME=VALUE" sep:"none"`
 	Timeout     time.Duration `help:"How long to try." default:"30s" env:"-"`
 	Text        string        `arg:"" help:"Content of the event; - reads it from standard input."`
