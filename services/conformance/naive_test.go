@@ -78,7 +78,7 @@ func TestANaiveRelayConforms(t *testing.T) {
 		"NIP-11/limits/created-at-lower", "NIP-11/limits/created-at-upper",
 		"NIP-13/refused", "NIP-13/commitment",
 		"NIP-42/required-for-event", "NIP-42/required-for-req", "NIP-42/required-for-count", "NIP-42/then-served",
-		"NIP-43/members-by-relay",
+		"NIP-43/members-by-relay", "NIP-43/invite",
 	}, except(t, outcomes, out), out)
 }
 

@@ -36,11 +36,57 @@ func TestRevocationIsExact(t *testing.T) {
 	v := c.directory.revoke("hive", bob)
 	after := c.event("hive", versions(0, v))
 	c.publish(after)
+	g.lost(fault.Blocked, 2)
 	g.delivered(after, 1, 3)
+	g.send(subscribe(4, "hive", chats, asKeys(bob)))
+	g.attached(4)
 	v = c.directory.admit("hive", bob)
 	back := c.event("hive", versions(0, v))
 	c.publish(back)
-	g.delivered(back, 1, 2, 3)
+	g.delivered(back, 1, 3, 4)
+	g.silent()
+}
+
+// Whoever loses a channel is told, also if nothing comes any more that it has asked for. Whoever never had it gets
+// silence, as for a channel that does not exist.
+func TestTheLossOfAChannelIsTold(t *testing.T) {
+	t.Parallel()
+	c := newCell(t)
+	carol := nostr.PubKey{0xca}
+	c.directory.revoke("hive", carol)
+	g := c.node().attach()
+	g.send(subscribe(1, "hive", chats, asKeys(alice)), subscribe(2, "hive", nostr.Filter{Kinds: []nostr.Kind{1}}, asKeys(bob)), subscribe(3, "hive", chats, asKeys(carol)))
+	for h := uint64(1); h <= 3; h++ {
+		g.attached(h)
+	}
+	before := c.event("hive", versions(0, 1))
+	c.publish(before)
+	g.delivered(before, 1)
+	v := c.directory.revoke("hive", bob)
+	after := c.event("hive", versions(0, v))
+	c.publish(after)
+	g.lost(fault.Blocked, 2)
+	g.delivered(after, 1)
+	g.silent()
+}
+
+// Whoever may not use the community any more is told so.
+func TestARemovedMemberIsTold(t *testing.T) {
+	t.Parallel()
+	c := newCell(t)
+	g := c.node().attach()
+	g.send(subscribe(1, "", chats, asKeys(alice)), subscribe(2, "", chats, asKeys(bob)), subscribe(3, "", chats, asKeys(bob, alice)))
+	for h := uint64(1); h <= 3; h++ {
+		g.attached(h)
+	}
+	v := c.directory.revoke("", bob)
+	after := c.event("", versions(v, 0))
+	c.publish(after)
+	g.lost(fault.Restricted, 2)
+	g.delivered(after, 1, 3)
+	again := c.event("", versions(v, 0))
+	c.publish(again)
+	g.delivered(again, 1, 3)
 	g.silent()
 }
 

@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/apiary-relay/apiary/pkg/fault"
+	"github.com/apiary-relay/apiary/pkg/nostr"
 	"github.com/apiary-relay/apiary/pkg/nostr/wire"
 	"github.com/apiary-relay/apiary/pkg/testkit/nostrtest"
 	ingestv1 "github.com/apiary-relay/apiary/proto/gen/apiary/ingest/v1"
@@ -80,17 +82,60 @@ func TestClosedCommunitiesAreForMembers(t *testing.T) {
 	member := nostrtest.PubKey("alice")
 	w.search.set(func() { w.search.onAccess = func(k []byte) bool { return string(k) == string(member[:]) } })
 
-	outsider := w.dial(closedHost)
-	outsider.auth("bob")
-	f := outsider.expect(wire.LabelOK)
-	require.False(t, f.OK)
-	require.Equal(t, "restricted: not a relay member", f.Message)
-
 	c := w.login(closedHost, "alice")
 	w.search.set(func() { w.search.onAccess = nil }) // removed while connected
 	code, reason := c.closed()
 	require.Equal(t, websocket.StatusPolicyViolation, code)
 	require.Equal(t, "restricted: not a relay member", reason)
+}
+
+// Who is no member proves a key and asks to join (NIP-43); nothing else is possible before that was granted.
+func TestGuestsMayJoinAndNothingElse(t *testing.T) {
+	w := newWorld(t)
+	w.search.set(func() { w.search.onAccess = func([]byte) bool { return false } })
+	join := func(claim string) *nostr.Event {
+		return nostrtest.Event(t, "bob", nostrtest.Kind(nostr.KindRelayJoinRequest), nostrtest.CreatedAt(time.Now().Unix()), nostrtest.Tag("claim", claim))
+	}
+	w.ingests[0].answer(func(s *ingestv1.Submission) *ingestv1.Verdict {
+		if strings.Contains(string(s.GetRaw()), "good") {
+			return &ingestv1.Verdict{Ref: s.GetRef(), Message: "info: welcome to this relay"}
+		}
+		return &ingestv1.Verdict{Ref: s.GetRef(), Reason: fault.Restricted, Message: "that is an invalid invite code"}
+	})
+	c := w.dial(closedHost)
+	c.auth("bob")
+	require.True(t, c.expect(wire.LabelOK).OK)
+	const refusal = "restricted: not a relay member"
+	c.send(`["REQ","s",{}]`)
+	require.Equal(t, refusal, c.expect(wire.LabelClosed).Message)
+	c.send(`["COUNT","n",{}]`)
+	require.Equal(t, refusal, c.expect(wire.LabelClosed).Message)
+	c.publish(nostrtest.Event(t, "bob"))
+	require.Equal(t, refusal, c.expect(wire.LabelOK).Message)
+	require.Empty(t, w.ingests[0].received())
+	c.publish(join("bad"))
+	require.Equal(t, "restricted: that is an invalid invite code", c.expect(wire.LabelOK).Message)
+	c.send(`["REQ","s",{}]`)
+	require.Equal(t, refusal, c.expect(wire.LabelClosed).Message)
+
+	c.publish(join("good"))
+	require.Equal(t, "info: welcome to this relay", c.expect(wire.LabelOK).Message)
+	c.send(`["COUNT","n",{}]`)
+	c.expect(wire.LabelCount)
+
+	// Codes are not to be guessed.
+	for range 8 {
+		other := w.dial(closedHost)
+		other.auth("bob")
+		require.True(t, other.expect(wire.LabelOK).OK)
+		other.publish(join("bad"))
+		require.Contains(t, other.expect(wire.LabelOK).Message, "restricted: ")
+	}
+	last := w.dial(closedHost)
+	last.auth("bob")
+	require.True(t, last.expect(wire.LabelOK).OK)
+	last.publish(join("bad"))
+	require.Contains(t, last.expect(wire.LabelOK).Message, "rate-limited: ")
 }
 
 // A community that is closed while strangers are connected loses them, but not those with one good key.

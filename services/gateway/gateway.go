@@ -99,11 +99,13 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		submit: submit.New(cfg.submit(), ingestClients(deps.Ingest), log, m),
 		live:   live.New(cfg.live(), fanoutClients(deps.Fanout), log, m),
 	}
+	invites := NewInvites(deps.Ingest)
 	s.sessions = session.NewServer(cfg.session(), session.Deps{
 		Log: log, Metrics: m, Tracer: deps.Tracer, Search: s.search, Submit: s.submit, Live: s.live,
+		Invites: invites,
 	})
 	s.bridge = bridge.New(cfg.bridge(), bridge.Deps{
-		Log: log, Metrics: m, Moderation: NewModeration(deps.Ingest), Lists: s.search, Sessions: s.sessions,
+		Log: log, Metrics: m, Moderation: NewModeration(deps.Ingest), Invites: invites, Lists: s.search, Sessions: s.sessions,
 	})
 	proxies, err := edge.ParseNetworks(cfg.TrustedProxies)
 	if err != nil {

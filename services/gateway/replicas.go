@@ -74,6 +74,12 @@ func NewModeration(p Peers) ingestv1.ModerationServiceClient {
 	return ingestv1.NewModerationServiceClient(&balanced{peers: p})
 }
 
+// NewInvites returns a client of ingest's invites that asks replicas as NewSearch does. A code whose making got
+// through without an answer is nobody's, and ends by itself.
+func NewInvites(p Peers) ingestv1.InviteServiceClient {
+	return ingestv1.NewInviteServiceClient(&balanced{peers: p})
+}
+
 // Retries of a call to a replica.
 const (
 	callAttempts = 4

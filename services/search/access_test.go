@@ -1,6 +1,8 @@
 package search
 
 import (
+	"bytes"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -62,8 +64,14 @@ func TestCheckAccess(t *testing.T) {
 			if moderator == nil {
 				moderator = make([]bool, 3)
 			}
+			var banned [][]byte
+			if tt.community == banning {
+				banned = principal(bob, carol).GetPubkeys()
+			}
+			slices.SortFunc(resp.Banned, bytes.Compare)
+			slices.SortFunc(banned, bytes.Compare)
 			require.Empty(t, cmp.Diff(&searchv1.CheckAccessResponse{
-				Allowed: tt.allowed, Moderator: moderator, CommunityAclVersion: tt.versions[0], ChannelAclVersion: tt.versions[1],
+				Allowed: tt.allowed, Banned: banned, Moderator: moderator, CommunityAclVersion: tt.versions[0], ChannelAclVersion: tt.versions[1],
 			}, resp, protocmp.Transform()))
 		})
 	}

@@ -50,6 +50,9 @@ func (s *Service) CheckAccess(ctx context.Context, req *searchv1.CheckAccessRequ
 		Allowed: topic.Decide(req.GetChannel(), keys), Moderator: topic.Moderate(keys),
 		CommunityAclVersion: topic.CommunityVersion,
 	}
+	for _, key := range topic.Banned {
+		resp.Banned = append(resp.Banned, key[:])
+	}
 	if topic.Channel != nil {
 		resp.ChannelAclVersion = topic.Channel.Version
 	}

@@ -36,6 +36,8 @@ var cases = []struct {
 	{"communities are sealed", communities},
 	{"a removed member gets nothing more", revocation},
 	{"kinds that are not for everybody", notForEverybody},
+	{"an invited key joins, reads, writes, and is removed again", invitation},
+	{"invites are claimed over HTTP, and made on request", claims},
 	{"a protected event comes from its author only", protectedEvents},
 	{"moderators ban keys and events, choose kinds, block networks", management},
 	{"a community asks for proof of work", proofOfWork},

@@ -441,6 +441,14 @@ func (s *Sub) next() (wire.RelayFrame, error) {
 	}
 }
 
+// NextFrame waits for the next frame of the subscription.
+func (s *Sub) NextFrame() wire.RelayFrame {
+	s.client.tb.Helper()
+	frame, err := s.next()
+	require.NoError(s.client.tb, err)
+	return frame
+}
+
 // Next waits for the next live event.
 func (s *Sub) Next() *nostr.Event {
 	s.client.tb.Helper()

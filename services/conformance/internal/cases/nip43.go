@@ -11,7 +11,10 @@ import (
 // The kinds of NIP-43.
 const (
 	kindMembers nostr.Kind = 13_534
+	kindAdded   nostr.Kind = 8_000
+	kindRemoved nostr.Kind = 8_001
 	kindJoin    nostr.Kind = 28_934
+	kindInvite  nostr.Kind = 28_935
 	kindLeave   nostr.Kind = 28_936
 )
 
@@ -33,6 +36,32 @@ var nip43 = []suite.Case{
 	{ID: "members-forged", Title: "nobody else's list of members is taken for the relay's", Required: true, Run: func(t *suite.T) {
 		alice := t.User()
 		alice.Refuse(alice.Event(t.Now(), kindMembers, "", tag("-"), tag("member", alice.Hex)))
+	}},
+	{ID: "changes-forged", Title: "nobody else's word that a member was added or removed is taken for the relay's", Required: true, Run: func(t *suite.T) {
+		alice := t.User()
+		for _, kind := range []nostr.Kind{kindAdded, kindRemoved} {
+			alice.Refuse(alice.Event(t.Now(), kind, "", tag("-"), tag("p", alice.Hex)))
+		}
+	}},
+	{ID: "join-prefix", Title: "a join request with an invite code that does not exist is refused as restricted:", Run: func(t *suite.T) {
+		alice := t.User()
+		v := alice.Offer(alice.Event(t.Now(), kindJoin, "", tag("-"), tag("claim", "no-such-code")))
+		t.Check(v.OK || strings.HasPrefix(v.Message, "restricted:"), "restricted:", "%s", v)
+	}},
+	{ID: "invite", Title: "an invite that the relay gives on request is signed by itself, and somebody joins with it", Required: true, Run: func(t *suite.T) {
+		alice := t.User()
+		sub, end := alice.Request(filter{Kinds: []nostr.Kind{kindInvite}})
+		if end.Label == client.LabelClosed || len(sub.Stored) == 0 {
+			t.NotClaimed("the relay gives this key no invite")
+		}
+		e := sub.Stored[0]
+		claim, has := e.Tags.First("claim")
+		_, protected := e.Tags.First("-")
+		t.Check(e.PubKey.String() == t.Relay().Info.Self && protected && has, "signed by self, with - and claim tags", "%s", e.AppendJSON(nil))
+		bob := t.Guest()
+		v := bob.Authenticate(bob.AuthEvent(bob.Challenge()))
+		t.Check(v.OK, "authentication", "%s", v)
+		bob.Accept(bob.Event(t.Now(), kindJoin, "", tag("-"), tag("claim", claim)))
 	}},
 	{ID: "join-bad-claim", Title: "a join request with an invite code that does not exist is refused, or says duplicate:", Required: true, Run: func(t *suite.T) {
 		alice := t.User()

@@ -20,6 +20,8 @@ import (
 const (
 	kindDirect  nostr.Kind = 4
 	kindVanish  nostr.Kind = 62
+	kindAdded   nostr.Kind = 8_000
+	kindRemoved nostr.Kind = 8_001
 	kindMembers nostr.Kind = 13_534
 	kindWrapped nostr.Kind = 21_059
 	kindJoin    nostr.Kind = 28_934
@@ -111,7 +113,7 @@ func (c *conn) policy(e *nostr.Event) string {
 		return "auth-required: who are you?"
 	case e.Kind == nostr.KindAuth && !r.fault(PublishesAuth):
 		return "invalid: not to be published"
-	case e.Kind == kindMembers && e.PubKey != r.self.PubKey() && !r.fault(MembersByAll):
+	case (e.Kind == kindMembers || e.Kind == kindAdded || e.Kind == kindRemoved) && e.PubKey != r.self.PubKey() && !r.fault(MembersByAll):
 		return "restricted: only the relay"
 	case e.Kind == kindJoin:
 		return "restricted: no such code"

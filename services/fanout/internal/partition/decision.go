@@ -38,6 +38,8 @@ type part struct {
 	settled map[nostr.PubKey]settlement
 	// audience is whom the event is for: only their keys count.
 	audience kind.Audience
+	// community is set for what is in no channel, so that whoever may not have it may not use the community.
+	community bool
 }
 
 // settlement is what search said of a key.
@@ -90,6 +92,24 @@ func (pt *part) verdict(i int) (allowed, known bool) {
 		known = known && decided
 	}
 	return false, known
+}
+
+// revoked reports whether the i-th recipient is known to have no key that may use the community any more. Nothing is
+// said of channels: who asks for one that is hidden must not learn that it exists.
+func (pt *part) revoked(i int) bool {
+	if !pt.community {
+		return false
+	}
+	for _, g := range pt.grantsOf(i) {
+		said, decided := pt.settled[g.Key()]
+		if g.Fresh(pt.versions) {
+			said.allowed, decided = g.Allowed(), true
+		}
+		if !decided || said.allowed {
+			return false
+		}
+	}
+	return true
 }
 
 // undecided returns the recipients that are not decided upon, and their stale grants.

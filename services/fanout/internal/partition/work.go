@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/apiary-relay/apiary/pkg/fault"
 	"github.com/apiary-relay/apiary/pkg/nostr"
 	"github.com/apiary-relay/apiary/pkg/nostr/kind"
 	"github.com/apiary-relay/apiary/pkg/nostr/wire"
@@ -130,6 +131,10 @@ func (p *Partition) malformed(ctx context.Context, at position.Position, why str
 func (p *Partition) match(ctx context.Context, w *work, envelope *commonv1.Envelope, at position.Position) *decision {
 	h := envelope.GetHeader()
 	key := topicKey{h.GetCommunity(), h.GetChannel()}
+	versions := access.Versions{Community: h.GetCommunityAclVersion(), Channel: h.GetChannelAclVersion()}
+	if w.replay == nil {
+		p.noteVersions(p.topics[key], versions)
+	}
 	own, global := p.indexOf(w, key), (*index.Index[*subscription])(nil)
 	// Ordinary NIP-29 clients ask for the state of channels without #h.
 	isState := kind.Of(nostr.Kind(h.GetKind())).Scope == kind.State
@@ -151,10 +156,9 @@ func (p *Partition) match(ctx context.Context, w *work, envelope *commonv1.Envel
 	started := time.Now()
 	audience := kind.AudienceOf(event)
 	d := &decision{envelope: envelope, at: at, span: p.startSpan(ctx, h)}
-	versions := access.Versions{Community: h.GetCommunityAclVersion(), Channel: h.GetChannelAclVersion()}
 	if subs := p.find(ctx, w, own, event, h, audience, at); len(subs) > 0 {
 		d.parts = append(d.parts, part{
-			topic: subs[0].topic.access, versions: versions, subs: subs, audience: audience,
+			topic: subs[0].topic.access, versions: versions, subs: subs, audience: audience, community: key.channel == "",
 		})
 	}
 	if subs := p.find(ctx, w, global, event, h, audience, at); len(subs) > 0 {
@@ -258,6 +262,10 @@ func (p *Partition) collect(ctx context.Context, w *work, d *decision) {
 				continue
 			}
 			if allowed, known := pt.verdict(j); !allowed || !known {
+				if pt.revoked(j) {
+					p.lose(ctx, s, fault.Restricted, "no key may use the community any more", dropDenied)
+					continue
+				}
 				denied++
 				continue
 			}

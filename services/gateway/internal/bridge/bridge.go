@@ -53,6 +53,7 @@ type Deps struct {
 	Log        *slog.Logger
 	Metrics    *metrics.Metrics
 	Moderation ingestv1.ModerationServiceClient
+	Invites    session.Invites
 	Lists      Lists
 	Sessions   *session.Server
 }
@@ -81,12 +82,24 @@ func New(cfg Config, deps Deps) *Bridge {
 type call struct {
 	community session.Community
 	key       nostr.PubKey
+	origin    string // of the URL that the proof names: http or https, and the host
 	body      []byte
 }
 
-// serve reads and authenticates a request, does what it asks for, and answers in JSON.
+// serve reads and authenticates a request of a key that may use the community, does what it asks for, and answers in
+// JSON.
 func (b *Bridge) serve(
 	w http.ResponseWriter, r *http.Request, c session.Community, limit int, do func(context.Context, call) ([]byte, error),
+) {
+	b.serveIf(w, r, c, limit, b.Sessions.Admit, do)
+}
+
+// gate decides whether a key may make a call, before its proof is used up.
+type gate func(ctx context.Context, c session.Community, key nostr.PubKey) error
+
+// serveIf is serve with another gate.
+func (b *Bridge) serveIf(
+	w http.ResponseWriter, r *http.Request, c session.Community, limit int, admit gate, do func(context.Context, call) ([]byte, error),
 ) {
 	if r.Header.Get("Authorization") == "" {
 		b.refuse(w, r, fault.New(fault.AuthRequired, "this needs an Authorization header (NIP-98)"))
@@ -109,12 +122,12 @@ func (b *Bridge) serve(
 	defer func() { <-b.slots }()
 	ctx, cancel := context.WithTimeout(tenant.With(r.Context(), tenant.ID(c.ID)), b.cfg.Timeout)
 	defer cancel()
-	key, err := b.authenticate(ctx, r, c, body)
+	proof, err := b.authenticate(ctx, r, c, body, admit)
 	if err != nil {
 		b.refuse(w, r, err)
 		return
 	}
-	answer, err := do(ctx, call{community: c, key: key, body: body})
+	answer, err := do(ctx, call{community: c, key: proof.PubKey, origin: originOf(proof), body: body})
 	if err != nil {
 		b.refuse(w, r, err)
 		return

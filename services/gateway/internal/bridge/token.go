@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"net/http"
+	"net/url"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -21,21 +22,35 @@ import (
 // gateways and of the database differ.
 const clockMargin = 60 * time.Second
 
-// authenticate returns the key that has signed the request (NIP-98) and uses the proof up. The proof must
-// cover the body, as NIP-86 demands: else whoever sees it could put another body under it.
-func (b *Bridge) authenticate(ctx context.Context, r *http.Request, c session.Community, body []byte) (nostr.PubKey, error) {
+// authenticate returns the event with which a key that may make the request has signed it (NIP-98), and uses it up.
+// It must cover the body, as NIP-86 demands: else whoever sees it could put another body under it.
+func (b *Bridge) authenticate(ctx context.Context, r *http.Request, c session.Community, body []byte, admit gate) (*nostr.Event, error) {
 	sum := sha256.Sum256(body)
 	ev, err := auth.CheckHTTPAuth(r.Header.Get("Authorization"), r.Method, r.RequestURI, sum[:], c.Hosts, time.Now())
 	if err == nil && !auth.SignsBody(ev) {
 		err = auth.ErrPayload
 	}
 	if err != nil {
-		return nostr.PubKey{}, fault.Wrap(fault.AuthRequired, publicCause(err), err)
+		return nil, fault.Wrap(fault.AuthRequired, publicCause(err), err)
 	}
-	if err := b.Sessions.Admit(ctx, c, ev.PubKey); err != nil {
-		return nostr.PubKey{}, err
+	if err := admit(ctx, c, ev.PubKey); err != nil {
+		return nil, err
 	}
-	return ev.PubKey, b.consume(ctx, c.ID, ev)
+	if err := b.consume(ctx, c.ID, ev); err != nil {
+		return nil, err
+	}
+	return ev, nil
+}
+
+// originOf returns the scheme and the host of the URL that a proof names, by which the client knows this relay. They
+// were compared with those of the community.
+func originOf(proof *nostr.Event) string {
+	text, _ := proof.Tags.First("u")
+	u, err := url.Parse(text)
+	if err != nil {
+		return ""
+	}
+	return u.Scheme + "://" + u.Host
 }
 
 // consume makes sure that no gateway has accepted the token before, and that none will.

@@ -105,6 +105,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.call(w, r, c, h.bridge.Query)
 	case "/count":
 		h.call(w, r, c, h.bridge.Count)
+	case "/api/invites":
+		h.call(w, r, c, h.bridge.MintInvite)
+	case "/api/invites/claim":
+		h.call(w, r, c, h.bridge.ClaimInvite)
 	default:
 		notFound(w)
 	}

@@ -70,7 +70,7 @@ func (i *Info) render(c *Community) ([]byte, error) {
 		Icon:          c.Icon,
 		PubKey:        cmp.Or(c.Owner, i.PubKey),
 		Self:          i.Self,
-		SupportedNIPs: supportedNIPs,
+		SupportedNIPs: i.nips(),
 		Software:      i.Software,
 		Version:       i.Version,
 		Limitation: limitation{
@@ -89,6 +89,14 @@ func (i *Info) render(c *Community) ([]byte, error) {
 			CreatedAtUpperLimit: window,
 		},
 	})
+}
+
+// nips are the NIPs that are advertised: membership (43) only where the relay can sign who is a member.
+func (i *Info) nips() []int {
+	if i.Self != "" {
+		return supportedNIPs
+	}
+	return slices.DeleteFunc(slices.Clone(supportedNIPs), func(n int) bool { return n == 43 })
 }
 
 // etag returns the entity tag of a document.

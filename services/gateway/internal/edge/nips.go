@@ -12,6 +12,7 @@ var nips = map[int]string{
 	13: "proof of work",
 	40: "expiration",
 	42: "authentication",
+	43: "members, invites, requests to join and to leave; only where the relay has a key",
 	45: "counts, with HyperLogLog",
 	50: "search",
 	56: "reports, listed for moderators",

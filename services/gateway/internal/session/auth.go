@@ -1,7 +1,6 @@
 package session
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -17,7 +16,6 @@ import (
 	"github.com/apiary-relay/apiary/pkg/nostr/auth"
 	"github.com/apiary-relay/apiary/pkg/nostr/wire"
 	"github.com/apiary-relay/apiary/pkg/telemetry"
-	commonv1 "github.com/apiary-relay/apiary/proto/gen/apiary/common/v1"
 	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
 	"github.com/apiary-relay/apiary/services/gateway/internal/metrics"
 )
@@ -37,7 +35,7 @@ func (s *Session) startAuthTimer() (stop func()) {
 		return func() {}
 	}
 	t := time.AfterFunc(s.srv.cfg.AuthTimeout, func() {
-		if s.Principal() == nil {
+		if s.Principal() == nil && len(s.guests()) == 0 {
 			s.conn.Close(websocket.StatusPolicyViolation, "auth-required: no answer to the challenge", metrics.OutcomeAuth)
 		}
 	})
@@ -45,7 +43,8 @@ func (s *Session) startAuthTimer() (stop func()) {
 }
 
 // authenticate handles AUTH. Several keys may authenticate one after the other; subscriptions keep the
-// principal they were opened with. A failed attempt is final for the socket: it gets no second guess.
+// principal they were opened with. A failed attempt is final for the socket: it gets no second guess. A key that
+// is no member of a closed community is a guest, and may authenticate again when it has become one.
 func (s *Session) authenticate(f *wire.Frame) {
 	start := time.Now()
 	refuse := func(reason fault.Reason, msg string) { s.answer(f.EventID, reason, msg, start) }
@@ -74,18 +73,23 @@ func (s *Session) authenticate(f *wire.Frame) {
 	case known:
 		refuse(fault.Accepted, "")
 		return
-	case len(keys) >= s.srv.cfg.MaxKeys:
+	case len(keys)+len(s.guests()) >= s.srv.cfg.MaxKeys && !slices.Contains(s.guests(), ev.PubKey), s.auth.asked >= maxGuestQuestions:
 		refuse(fault.Restricted, "too many keys on this connection")
 		return
 	}
 	if err := s.srv.Admit(s.ctx, s.community, ev.PubKey); err != nil {
+		if s.community.Closed && fault.ReasonOf(err) == fault.Restricted && !errors.Is(err, errBanned) {
+			s.auth.asked++
+			s.addGuest(ev.PubKey)
+			s.ok(f.EventID, fault.Accepted, "")
+			return
+		}
 		// An outage is not the client's failure: it may try again while its time lasts.
 		s.auth.failed = fault.ReasonOf(err) == fault.Restricted
 		refuse(fault.ReasonOf(err), fault.Message(err))
 		return
 	}
-	// A copy: the key lives as long as the connection, the event need not.
-	s.auth.principal.Store(&commonv1.Principal{Pubkeys: append(slices.Clip(keys), bytes.Clone(ev.PubKey[:]))})
+	s.admit(ev.PubKey)
 	s.ok(f.EventID, fault.Accepted, "")
 }
 
@@ -116,16 +120,22 @@ func (srv *Server) Admit(ctx context.Context, c Community, key nostr.PubKey) err
 	if err != nil {
 		return err
 	}
-	if len(resp.GetAllowed()) != 1 || !resp.GetAllowed()[0] {
+	switch {
+	case len(resp.GetBanned()) > 0:
+		return errBanned
+	case len(resp.GetAllowed()) != 1 || !resp.GetAllowed()[0]:
 		return c.Refusal()
 	}
 	return nil
 }
+
+// errBanned refuses a key that may not even ask to join.
+var errBanned = fault.New(fault.Restricted, "this key may not use the relay")
 
 // Refusal is what a key is told that may not use the community (any more).
 func (c *Community) Refusal() *fault.Error {
 	if c.Closed {
 		return fault.New(fault.Restricted, "not a relay member")
 	}
-	return fault.New(fault.Restricted, "this key may not use the relay")
+	return errBanned
 }

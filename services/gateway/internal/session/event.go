@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/apiary-relay/apiary/pkg/fault"
+	"github.com/apiary-relay/apiary/pkg/nostr"
 	"github.com/apiary-relay/apiary/pkg/nostr/wire"
 	"github.com/apiary-relay/apiary/pkg/telemetry"
 	ingestv1 "github.com/apiary-relay/apiary/proto/gen/apiary/ingest/v1"
@@ -20,10 +21,17 @@ import (
 //
 //nolint:spancheck // Done is called exactly once and ends the span
 func (s *Session) event(f *wire.Frame, start time.Time) {
-	p := s.Principal()
+	p, joined := s.joining(f)
 	if p == nil {
-		s.answer(f.EventID, fault.AuthRequired, notAuthenticated, start)
+		err := s.stranger()
+		s.answer(f.EventID, err.Reason, err.Message, start)
 		return
+	}
+	if joined != nil {
+		if !s.srv.attempts.allow(nostr.PubKey(p.GetPubkeys()[0])) {
+			s.answer(f.EventID, fault.RateLimited, tooManyAttempts, start)
+			return
+		}
 	}
 	select {
 	case s.slots <- struct{}{}:
@@ -51,6 +59,9 @@ func (s *Session) event(f *wire.Frame, start time.Time) {
 			Traceparent: telemetry.TraceParent(ctx),
 		},
 		Done: func(v submit.Verdict) {
+			if joined != nil {
+				joined(v.Reason)
+			}
 			if v.Reason == fault.Invalid {
 				s.client.Offend(time.Now())
 			}

@@ -25,6 +25,7 @@ type query struct {
 	filters []*commonv1.Filter // those that can match something
 	topics  []topic            // in order of appearance
 	stored  bool               // some filter wants stored events
+	invites []*commonv1.Filter // those that ask for an invite
 	dropped bool               // some filter can match nothing and is not among filters
 }
 
@@ -85,6 +86,9 @@ func (srv *Server) plan(filters []nostr.Filter) (query, error) {
 			return q, fault.New(fault.Invalid, fmt.Sprintf("filters hold more than %d values", maxValues))
 		}
 		pb.Limit = &limit
+		if asksInvite(f) {
+			q.invites = append(q.invites, pb)
+		}
 		q.filters = append(q.filters, pb)
 		q.stored = q.stored || limit > 0
 		switch {
@@ -132,7 +136,7 @@ func inChannel(f *commonv1.Filter, channel string) *commonv1.Filter {
 func (s *Session) req(f *wire.Frame, start time.Time) {
 	p := s.Principal()
 	if p == nil {
-		s.closed(f.SubID, fault.FrameText(fault.AuthRequired, notAuthenticated))
+		s.closed(f.SubID, fault.Frame(s.stranger()))
 		return
 	}
 	q, err := s.srv.planFor(p, f.Filters)
@@ -230,6 +234,9 @@ func (s *Session) run(sub *subscription, p *commonv1.Principal) string {
 	if !sub.startReading() {
 		return ""
 	}
+	if len(q.invites) > 0 {
+		s.invite(ctx, sub, q.invites, p)
+	}
 	if q.stored {
 		if err := s.history(ctx, sub, q, p); err != nil {
 			return fault.Frame(err)
@@ -271,7 +278,7 @@ func (s *Session) attach(ctx context.Context, sub *subscription, p *commonv1.Pri
 func (s *Session) count(f *wire.Frame, start time.Time) {
 	p := s.Principal()
 	if p == nil {
-		s.closed(f.SubID, fault.FrameText(fault.AuthRequired, notAuthenticated))
+		s.closed(f.SubID, fault.Frame(s.stranger()))
 		return
 	}
 	q, err := s.srv.planFor(p, f.Filters)

@@ -87,6 +87,8 @@ type Deps struct {
 	Metrics *metrics.Metrics
 	Tracer  trace.Tracer
 	Search  Search
+	// Invites makes invite codes.
+	Invites Invites
 	Submit  *submit.Submitter
 	Live    *live.Live
 }
@@ -102,6 +104,7 @@ type Server struct {
 	parking parking
 
 	admissions *semaphore.Weighted // keys that search is asked about
+	attempts   *attempts
 }
 
 // NewServer returns a server of sessions.
@@ -113,5 +116,6 @@ func NewServer(cfg Config, deps Deps) *Server {
 		parking: newParking(cfg.HistoryBytes),
 
 		admissions: semaphore.NewWeighted(maxAdmissions),
+		attempts:   newAttempts(),
 	}
 }

@@ -252,6 +252,8 @@ func (j *jobs) wait() { j.wg.Wait() }
 // authState is who has authenticated. principal is replaced, never changed.
 type authState struct {
 	challenge string
-	principal atomic.Pointer[commonv1.Principal]
-	failed    bool // only the read loop touches it
+	principal atomic.Pointer[commonv1.Principal] // stored with Session.mu held
+	guests    []nostr.PubKey                     // guarded by Session.mu
+	asked     int                                // how often a guest was asked about; only the read loop touches it
+	failed    bool                               // only the read loop touches it
 }

@@ -598,7 +598,9 @@ type CheckAccessResponse struct {
 	ChannelAclVersion uint64 `protobuf:"varint,3,opt,name=channel_acl_version,json=channelAclVersion,proto3" json:"channel_acl_version,omitempty"`
 	// moderator tells for each key of the request, in order, whether it is an owner or admin of the community,
 	// and so may read reports (NIP-56) on a topic that it may read.
-	Moderator     []bool `protobuf:"varint,4,rep,packed,name=moderator,proto3" json:"moderator,omitempty"`
+	Moderator []bool `protobuf:"varint,4,rep,packed,name=moderator,proto3" json:"moderator,omitempty"`
+	// banned are those keys of the request that are banned from the community, which may not even ask to join.
+	Banned        [][]byte `protobuf:"bytes,5,rep,name=banned,proto3" json:"banned,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -657,6 +659,13 @@ func (x *CheckAccessResponse) GetChannelAclVersion() uint64 {
 func (x *CheckAccessResponse) GetModerator() []bool {
 	if x != nil {
 		return x.Moderator
+	}
+	return nil
+}
+
+func (x *CheckAccessResponse) GetBanned() [][]byte {
+	if x != nil {
+		return x.Banned
 	}
 	return nil
 }
@@ -865,12 +874,13 @@ const file_apiary_search_v1_search_proto_rawDesc = "" +
 	"\achannel\x18\x02 \x01(\tR\achannel\x12\x18\n" +
 	"\apubkeys\x18\x03 \x03(\fR\apubkeys\x129\n" +
 	"\x19min_community_acl_version\x18\x04 \x01(\x04R\x16minCommunityAclVersion\x125\n" +
-	"\x17min_channel_acl_version\x18\x05 \x01(\x04R\x14minChannelAclVersion\"\xb1\x01\n" +
+	"\x17min_channel_acl_version\x18\x05 \x01(\x04R\x14minChannelAclVersion\"\xc9\x01\n" +
 	"\x13CheckAccessResponse\x12\x18\n" +
 	"\aallowed\x18\x01 \x03(\bR\aallowed\x122\n" +
 	"\x15community_acl_version\x18\x02 \x01(\x04R\x13communityAclVersion\x12.\n" +
 	"\x13channel_acl_version\x18\x03 \x01(\x04R\x11channelAclVersion\x12\x1c\n" +
-	"\tmoderator\x18\x04 \x03(\bR\tmoderator\"\x81\x01\n" +
+	"\tmoderator\x18\x04 \x03(\bR\tmoderator\x12\x16\n" +
+	"\x06banned\x18\x05 \x03(\fR\x06banned\"\x81\x01\n" +
 	"\x15ListModerationRequest\x12\x1c\n" +
 	"\tcommunity\x18\x01 \x01(\x03R\tcommunity\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\fR\x05actor\x124\n" +
