@@ -219,9 +219,9 @@ func (s *Service) messageBytes() int {
 	return int(most) - messageHeadroom
 }
 
-// maxEvent is how many bytes of JSON an event may have.
+// maxEvent is how many bytes of JSON an event may have. A reply goes in one message with the summary of its thread.
 func (s *Service) maxEvent() int {
-	return min(s.cfg.MaxEvent, s.messageBytes()-policy.EnvelopeOverhead)
+	return min(s.cfg.MaxEvent, s.messageBytes()-policy.SummaryBytes-2*policy.EnvelopeOverhead)
 }
 
 // Run serves until ctx is done. It is ready when the server listens: neither Postgres nor NATS is waited for.

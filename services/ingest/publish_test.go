@@ -149,14 +149,14 @@ func TestBatchesFitTheServersMessages(t *testing.T) {
 	require.Len(t, h.events().await(t, len(list)), len(list))
 	h.awaitEmptyOutbox()
 
-	const largest = most - 1024 - 384
+	const largest = most - 1024 - 384 - (1536 + 384) // with the summary of a thread
 	of := func(size int, opts ...nostrtest.Option) *ingestv1.Submission {
 		small := len(nostrtest.Raw(event(t, "alice", append(opts, nostrtest.Content(""))...)))
 		return by(community, event(t, "alice", append(opts, nostrtest.Content(strings.Repeat("x", size-small)))...), "alice")
 	}
 	for _, v := range c.verdicts(c.send(of(largest+1), of(largest+1, nostrtest.Kind(20001)))...) {
 		require.Equal(t, invalid, v.GetReason())
-		require.Equal(t, "event exceeds maximum size of 64128 bytes (got 64129)", v.GetMessage())
+		require.Equal(t, "event exceeds maximum size of 62208 bytes (got 62209)", v.GetMessage())
 	}
 	c.accept(of(largest))
 	h.events().await(t, len(list)+1)

@@ -27,13 +27,14 @@ CREATE TABLE ingest.replies (
 );
 CREATE INDEX replies_root ON ingest.replies (community_id, root_id, created_at, id);
 
--- How many replies an event has: direct ones, and, if it is the root of a thread, all of the thread. An event
--- without any has no row.
+-- How many replies an event has: direct ones, and, if it is the root of a thread, all of the thread. An event that
+-- never had any has no row. summary_at is created_at of the last summary that the relay has signed.
 CREATE TABLE ingest.reply_counts (
     community_id bigint  NOT NULL,
     id           bytea   NOT NULL,
     replies      integer NOT NULL CHECK (replies >= 0),
     descendants  integer NOT NULL CHECK (descendants >= 0),
+    summary_at   bigint  NOT NULL,
     PRIMARY KEY (community_id, id)
 );
 

@@ -328,6 +328,7 @@ CREATE TABLE ingest.reply_counts (
     id bytea NOT NULL,
     replies integer NOT NULL,
     descendants integer NOT NULL,
+    summary_at bigint NOT NULL,
     CONSTRAINT reply_counts_descendants_check CHECK ((descendants >= 0)),
     CONSTRAINT reply_counts_replies_check CHECK ((replies >= 0))
 );

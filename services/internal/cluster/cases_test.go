@@ -46,6 +46,7 @@ var cases = []struct {
 	{"a signed request is done once", signedRequests},
 	{"a reaction and a deletion belong to the channel of their target", followTargets},
 	{"a hidden target is a missing one", hiddenTargets},
+	{"replies make threads that are summed up live", threads},
 }
 
 // who makes a name, and so a key, that no other case uses.

@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -57,36 +58,83 @@ func hiddenTargets(t *testing.T, c *cluster.Cluster) {
 	abroad := cluster.DialHost(t, c.Gateway(0), host, who(t, "alice"))
 	present, deleted := say(open, "present"), say(open, "deleted")
 	alice.Accept(nostrtest.Kind(nostr.KindDeletion), to(deleted))
-	absent := map[string]nostrtest.Option{
-		"missing":              nostrtest.Tag("e", strings.Repeat("cd", 32)),
-		"deleted":              to(deleted),
-		"hidden":               to(say(private, "hidden")),
-		"in another channel":   to(say(other, "elsewhere")),
-		"in another community": to(abroad.Accept(nostrtest.Content("abroad"))),
+	absent := map[string]string{
+		"missing":              strings.Repeat("cd", 32),
+		"deleted":              deleted.ID.String(),
+		"hidden":               say(private, "hidden").ID.String(),
+		"in another channel":   say(other, "elsewhere").ID.String(),
+		"in another community": abroad.Accept(nostrtest.Content("abroad")).ID.String(),
 	}
 	for _, command := range []struct {
 		name    string
-		opts    []nostrtest.Option
+		about   func(id string) *nostr.Event
 		refusal string
 	}{
-		{"a reaction", []nostrtest.Option{nostrtest.Kind(nostr.KindReaction), nostrtest.Content("+")}, "invalid: reaction target event not found"},
+		{"a reaction", func(id string) *nostr.Event {
+			return bob.Event(nostrtest.Kind(nostr.KindReaction), nostrtest.Channel(open), nostrtest.Content("+"), nostrtest.Tag("e", id))
+		}, "invalid: reaction target event not found"},
+		{"a reply", func(id string) *nostr.Event {
+			return bob.Event(nostrtest.Kind(nostr.KindChat), nostrtest.Channel(open), nostrtest.Content("well"), nostrtest.Tag("e", id, "", "reply"))
+		}, "invalid: reply parent not found"},
+		{"a reply in a thread", func(id string) *nostr.Event {
+			return bob.Event(nostrtest.Kind(nostr.KindStreamMessageV2), nostrtest.Channel(open), nostrtest.Tag("e", present.ID.String(), "", "root"), nostrtest.Tag("e", id, "", "reply"))
+		}, "invalid: reply parent not found"},
 	} {
-		about := func(target nostrtest.Option, opts ...nostrtest.Option) *nostr.Event {
-			return bob.Event(append(append(command.opts, nostrtest.Channel(open), target), opts...)...)
-		}
-		require.Equal(t, cluster.Verdict{OK: true}, bob.Publish(about(to(present))), command.name)
-		for name, target := range absent {
-			require.Equal(t, cluster.Verdict{Message: command.refusal}, bob.Publish(about(target)), "%s to what is %s", command.name, name)
+		require.Equal(t, cluster.Verdict{OK: true}, bob.Publish(command.about(present.ID.String())), command.name)
+		for name, id := range absent {
+			require.Equal(t, cluster.Verdict{Message: command.refusal}, bob.Publish(command.about(id)), "%s to what is %s", command.name, name)
 		}
 	}
 	// Without a channel a reaction is no reference that the relay vouches for: it is taken, twice if need be.
-	for name, target := range absent {
+	for name, id := range absent {
 		if name == "in another channel" {
 			continue // which bob may read
 		}
 		for _, x := range []string{"1", "2"} {
-			verdict := bob.Publish(bob.Event(nostrtest.Kind(nostr.KindReaction), nostrtest.Content("+"), target, nostrtest.Tag("x", x)))
+			verdict := bob.Publish(bob.Event(nostrtest.Kind(nostr.KindReaction), nostrtest.Content("+"), nostrtest.Tag("e", id), nostrtest.Tag("x", x)))
 			require.Equal(t, cluster.Verdict{OK: true}, verdict, name)
 		}
 	}
+}
+
+func threads(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	alice, bob := cluster.Dial(t, c.Gateway(0), who(t, "alice")), cluster.Dial(t, c.Gateway(1), who(t, "bob"))
+	h := channelID(t)
+	alice.Accept(nostrtest.Kind(nostr.KindCreateGroup), nostrtest.Channel(h))
+	first := alice.Accept(nostrtest.Kind(nostr.KindChat), nostrtest.Channel(h), nostrtest.Content("first"))
+	summaries := in(h)
+	summaries.Kinds = []nostr.Kind{nostr.KindThreadSummary}
+	s := alice.Subscribe(summaries)
+	require.Empty(t, s.Stored)
+	next := func() (content struct {
+		Replies     int      `json:"reply_count"`
+		Descendants int      `json:"descendant_count"`
+		Last        *int64   `json:"last_reply_at"`
+		People      []string `json:"participants"`
+	},
+	) {
+		t.Helper()
+		ev := s.Next()
+		require.Equal(t, nostr.Tags{{"e", first.ID.String()}, {"d", first.ID.String()}, {"h", h}}, ev.Tags)
+		require.NoError(t, json.Unmarshal([]byte(ev.Content), &content))
+		return content
+	}
+	answer := func(parent *nostr.Event) *nostr.Event {
+		return bob.Accept(nostrtest.Kind(nostr.KindChat), nostrtest.Channel(h), nostrtest.Content("well"),
+			nostrtest.Tag("e", first.ID.String(), "", "root"), nostrtest.Tag("e", parent.ID.String(), "", "reply"))
+	}
+	direct := answer(first)
+	said := next()
+	require.Equal(t, 1, said.Replies)
+	require.Equal(t, direct.CreatedAt, *said.Last)
+	require.Equal(t, []string{nostrtest.PubKey(who(t, "bob")).String()}, said.People)
+	nested := answer(direct)
+	said = next()
+	require.Equal(t, []int{1, 2}, []int{said.Replies, said.Descendants})
+	bob.Accept(nostrtest.Kind(nostr.KindDeletion), to(nested), to(direct))
+	said = next()
+	require.Equal(t, []int{0, 0}, []int{said.Replies, said.Descendants})
+	require.Nil(t, said.Last)
+	require.Empty(t, alice.Query(summaries))
 }

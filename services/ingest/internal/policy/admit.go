@@ -37,6 +37,8 @@ type State struct {
 	Stored map[EventKey]bool
 	// Targets are the candidates' targets that are stored, unless they have expired or their author has vanished.
 	Targets map[EventKey]Target
+	// RootNamed are the replies whose parent names their root in an e tag.
+	RootNamed map[EventKey]bool
 }
 
 // Community is what Admit needs to know of a community.

@@ -39,6 +39,8 @@ type Candidate struct {
 	Command *Command
 	// Reaction is set for kind 7 if it names a target.
 	Reaction *Reaction
+	// Reply is set for a message that answers another one.
+	Reply *Reply
 }
 
 // Vanish is a request to vanish (NIP-62): of everything that its author made up to its created_at, and of
@@ -151,6 +153,12 @@ func (c *Candidate) Size() int {
 	size := len(c.Raw) + EnvelopeOverhead
 	if c.Command != nil {
 		size += FollowUpBytes
+	}
+	if c.Reply != nil {
+		size += SummaryBytes + EnvelopeOverhead
+	}
+	if c.Deletion != nil {
+		size += c.Deletion.Summaries() * (SummaryBytes + EnvelopeOverhead)
 	}
 	return size
 }

@@ -126,7 +126,10 @@ func (c *Candidate) checkKindRules() Verdict {
 		return c.parseVanish()
 	case nostr.KindAgentProfile:
 		return checkAgentProfile(c.Event.Content)
-	default: // no rules of its own
+	default:
+		if IsMessage(c.Event.Kind) {
+			return c.parseReply()
+		}
 	}
 	return Verdict{}
 }

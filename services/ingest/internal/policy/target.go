@@ -12,13 +12,21 @@ type Target struct {
 	PubKey nostr.PubKey
 	// Channel is the h value of the channel that it is in, empty for none.
 	Channel string
+	// Root and Depth are its place in a thread if it is a reply; otherwise the depth is 0.
+	Root  nostr.ID
+	Depth int
 }
 
 // Targets are the events of which the State has to know whether they are stored, for the candidate to be judged. A
 // deletion's are not among them: it may name what is not there.
 func (c *Candidate) Targets() []nostr.ID {
-	if c.Reaction != nil {
+	switch {
+	case c.Reaction != nil:
 		return []nostr.ID{c.Reaction.Target}
+	case c.Reply != nil && !c.Reply.Root.IsZero() && c.Reply.Root != c.Reply.Parent:
+		return []nostr.ID{c.Reply.Parent, c.Reply.Root}
+	case c.Reply != nil:
+		return []nostr.ID{c.Reply.Parent}
 	}
 	return nil
 }
@@ -26,14 +34,18 @@ func (c *Candidate) Targets() []nostr.ID {
 // FollowsTarget reports whether the candidate belongs to the channel of its target, whichever that is.
 func (c *Candidate) FollowsTarget() bool { return c.Reaction != nil && c.Channel == "" }
 
-// Settle returns the candidate in the channel of its target, if it follows that. If its author may not read the
-// target, or there is none here, the candidate is what it would be without one, an event of no channel: the two
-// make no difference, now or later.
+// Settle returns the candidate in its place: a reply in its thread, and what follows its target in the channel of
+// that. If the author of a reaction may not read the target, or there is none here, the candidate is what it would
+// be without one, an event of no channel: the two make no difference, now or later.
 func Settle(c *Candidate, st *State) *Candidate {
-	if !c.FollowsTarget() {
-		return c
-	}
 	settled := *c
+	if c.Reply != nil {
+		reply, _ := c.place(st)
+		settled.Reply = &reply
+	}
+	if !c.FollowsTarget() {
+		return &settled
+	}
 	t, ok := st.target(c.Community, c.Reaction.Target)
 	if ok {
 		settled.Channel = t.Channel
@@ -60,6 +72,9 @@ func admitTargets(c *Candidate, st *State) Verdict {
 		return Verdict{}
 	case c.Reaction != nil:
 		return c.admitReaction(st)
+	case c.Reply != nil:
+		_, v := c.place(st)
+		return v
 	}
 	return Verdict{}
 }

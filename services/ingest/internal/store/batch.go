@@ -46,6 +46,8 @@ type transaction struct {
 	// winners are the entries whose address row exists already and has to be pointed to them.
 	winners []*entry
 	row     *Row
+	// threads are those that the batch changes, by their roots; empty when the relay has no key to say so.
+	threads map[policy.EventKey]*thread
 	// locked are the advisory locks that are held, nil unless an entry follows its target into a channel.
 	locked map[int64]bool
 }

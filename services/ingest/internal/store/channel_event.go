@@ -48,6 +48,9 @@ func (x *change) deleteEvent(ctx context.Context, e *entry, d *policy.DeleteEven
 	if v := d.Judge(g.Group, actor, found); !v.Accepted() {
 		return v, nil
 	}
+	if err := x.leaveThreads(ctx, x.conn, []stored{target}, 1); err != nil {
+		return policy.Verdict{}, err
+	}
 	b := &pgx.Batch{}
 	queueErase(b, []stored{target}, true)
 	if found.Author == actor {

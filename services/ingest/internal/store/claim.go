@@ -107,6 +107,7 @@ func (t *transaction) claim(ctx context.Context, conn *pgx.Conn) error {
 	claims := newAddressClaims(addressed)
 	claims.queue(b)
 	reactions.queue(b)
+	t.queueClaimReplies(b, plain)
 	queueTargets(b, deletions, t.eraseBytes)
 	if err := conn.SendBatch(ctx, b).Close(); err != nil {
 		return fmt.Errorf("claim ids: %w", err)

@@ -52,10 +52,11 @@ type stored struct {
 	address   *address // nil unless it is kept under one
 	tags      []tagRow
 	reaction  *reactionRow // nil unless it is one, and names a target
+	message   bool         // it may be part of a thread
 }
 
 func newStored(community int64, ev *nostr.Event) stored {
-	st := stored{community: community, createdAt: ev.CreatedAt, id: ev.ID, tags: tagRows(ev)}
+	st := stored{community: community, createdAt: ev.CreatedAt, id: ev.ID, tags: tagRows(ev), message: policy.IsMessage(ev.Kind)}
 	if _, ok := policy.CoordinateOf(ev); ok {
 		at := addressOf(community, ev)
 		st.address = &at
@@ -117,6 +118,7 @@ func queueErase(b *pgx.Batch, list []stored, withAddresses bool) {
 		b.Queue(sqlEraseAddresses, a.communities, a.kinds, a.pubkeys, a.ds, addressed)
 	}
 	queueEraseReactions(b, list)
+	queueEraseReplies(b, list)
 	b.Queue(sqlEraseIDs, communities, ids)
 	b.Queue(sqlEraseEvents, communities, created, ids)
 	if len(tags.names) > 0 {

@@ -8,23 +8,28 @@ import (
 )
 
 const (
-	// By event_ids_pkey, events_time, vanished_pkey, channels_pkey and channel_members_pkey: for each target of a
-	// candidate whether the candidate, own, is stored, and the target if it is stored and to be seen. The writer is
-	// NULL unless the candidate follows its target into a channel.
+	// By event_ids_pkey, events_time, vanished_pkey, channels_pkey, channel_members_pkey, replies_pkey and
+	// event_tags_value: for each target of a candidate whether the candidate, own, is stored, and the target if it is
+	// stored and to be seen. The writer is NULL unless the candidate follows its target into a channel. root is the
+	// value of an e tag, NULL unless the target is the parent of a reply that names a root.
 	sqlReadTargets = `
 SELECT q.n, EXISTS (SELECT FROM ingest.event_ids s WHERE s.community_id = q.community_id AND s.id = q.own),
-    e.kind, e.pubkey, c.h, c.id, c.visibility = 'private', c.archived_at IS NOT NULL, c.acl_version,
+    CASE WHEN e.channel_id IS NULL OR c.id IS NOT NULL THEN e.kind END, e.pubkey, c.h, c.id, c.visibility = 'private', c.archived_at IS NOT NULL, c.acl_version,
     EXISTS (SELECT FROM ingest.channel_members m
-        WHERE m.community_id = c.community_id AND m.channel_id = c.id AND m.pubkey = q.writer)
-FROM unnest($1::bigint[], $2::bytea[], $3::bytea[], $4::bytea[])
-    WITH ORDINALITY AS q (community_id, id, own, writer, n)
+        WHERE m.community_id = c.community_id AND m.channel_id = c.id AND m.pubkey = q.writer),
+    r.root_id, coalesce(r.depth, 0), EXISTS (SELECT FROM ingest.event_tags t
+        WHERE t.community_id = e.community_id AND t.name = 'e' AND t.value = q.root
+            AND t.created_at = e.created_at AND t.id = e.id)
+FROM unnest($1::bigint[], $2::bytea[], $3::bytea[], $4::bytea[], $5::bytea[])
+    WITH ORDINALITY AS q (community_id, id, own, writer, root, n)
 LEFT JOIN ingest.event_ids i ON i.community_id = q.community_id AND i.id = q.id
 LEFT JOIN ingest.events e
     ON e.community_id = i.community_id AND e.created_at = i.created_at AND e.id = i.id
     AND (e.expires_at IS NULL OR e.expires_at > extract(epoch FROM now()))
     AND NOT EXISTS (SELECT FROM ingest.vanished v
         WHERE v.community_id = e.community_id AND v.pubkey = e.pubkey AND v.until >= e.created_at)
-LEFT JOIN ingest.channels c ON c.community_id = e.community_id AND c.id = e.channel_id`
+LEFT JOIN ingest.channels c ON c.community_id = e.community_id AND c.id = e.channel_id
+LEFT JOIN ingest.replies r ON r.community_id = e.community_id AND r.id = e.id`
 
 	// sqlLock, together with the channels of the targets ($3, $4): by event_ids_pkey, events_time and
 	// channels_pkey. The key of a channel is channelLock's. Returns what is locked, in order.
@@ -122,40 +127,46 @@ func (t *transaction) queueLocks(b *pgx.Batch, locks lockSet) {
 	})
 }
 
-// settle moves the entries that follow their targets to where they belong. A target that was stored after the locks
-// were looked for is in a channel that is not held: then it has to be tried again.
+// settle puts the entries where they belong. A target that was stored after the locks were looked for is in a channel
+// that is not held: then it has to be tried again.
 func (t *transaction) settle() error {
-	for _, e := range t.following() {
-		settled := policy.Settle(e.Candidate, &t.state)
-		if settled.Channel != "" && !t.locked[channelLock(settled.ChannelKey())] {
+	for _, e := range t.entries {
+		if len(e.Targets()) == 0 {
+			continue
+		}
+		follows := e.FollowsTarget()
+		e.Candidate = policy.Settle(e.Candidate, &t.state)
+		if follows && e.Channel != "" && !t.locked[channelLock(e.ChannelKey())] {
 			return errMoved
 		}
-		e.Candidate = settled
 	}
 	return nil
 }
 
 // queueTargetState asks for the candidates' targets.
 func (q *question) queueTargetState(b *pgx.Batch, st *policy.State) {
-	st.Targets = map[policy.EventKey]policy.Target{}
+	st.Targets, st.RootNamed = map[policy.EventKey]policy.Target{}, map[policy.EventKey]bool{}
 	var asking []*policy.Candidate
 	var communities []int64
-	var ids, own, writers [][]byte
+	var ids, own, writers, roots [][]byte
 	for _, c := range q.all {
 		for _, id := range c.Targets() {
 			asking = append(asking, c)
 			communities, ids, own = append(communities, c.Community), append(ids, bytesOf(id)), append(own, c.Event.ID[:])
-			var writer []byte
+			var writer, root []byte
 			if c.FollowsTarget() {
 				writer = c.Event.PubKey[:]
 			}
-			writers = append(writers, writer)
+			if c.Reply != nil && id == c.Reply.Parent && !c.Reply.Root.IsZero() {
+				root = tagKey(c.Reply.Root.String())
+			}
+			writers, roots = append(writers, writer), append(roots, root)
 		}
 	}
 	if len(asking) == 0 {
 		return
 	}
-	b.Queue(sqlReadTargets, communities, ids, own, writers).Query(func(rows pgx.Rows) error {
+	b.Queue(sqlReadTargets, communities, ids, own, writers, roots).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var r targetRow
 			if err := r.scan(rows); err != nil {
@@ -167,7 +178,7 @@ func (q *question) queueTargetState(b *pgx.Batch, st *policy.State) {
 	})
 }
 
-// targetRow is a row of sqlReadTargets. The kind is nil when there is no such target, the h value when it is in no
+// targetRow is a row of sqlReadTargets. The kind is nil when there is no such target or its channel is gone, the h value when it is in no
 // channel.
 type targetRow struct {
 	n                 int64
@@ -178,10 +189,14 @@ type targetRow struct {
 	id, acl           *int64
 	private, archived *bool
 	member            bool
+	root              []byte
+	depth             int
+	rootNamed         bool
 }
 
 func (r *targetRow) scan(rows pgx.Rows) error {
-	return rows.Scan(&r.n, &r.stored, &r.kind, &r.pubkey, &r.h, &r.id, &r.private, &r.archived, &r.acl, &r.member)
+	return rows.Scan(&r.n, &r.stored, &r.kind, &r.pubkey, &r.h, &r.id, &r.private, &r.archived, &r.acl, &r.member,
+		&r.root, &r.depth, &r.rootNamed)
 }
 
 func (r *targetRow) keep(c *policy.Candidate, id nostr.ID, st *policy.State) {
@@ -191,7 +206,13 @@ func (r *targetRow) keep(c *policy.Candidate, id nostr.ID, st *policy.State) {
 	if r.kind == nil {
 		return
 	}
-	target := policy.Target{Kind: nostr.Kind(*r.kind), PubKey: nostr.PubKey(r.pubkey)}
+	target := policy.Target{Kind: nostr.Kind(*r.kind), PubKey: nostr.PubKey(r.pubkey), Depth: r.depth}
+	if r.root != nil {
+		target.Root = nostr.ID(r.root)
+	}
+	if r.rootNamed {
+		st.RootNamed[c.Key()] = true
+	}
 	if r.h != nil {
 		target.Channel = *r.h
 	}

@@ -55,6 +55,9 @@ INSERT INTO ingest.outbox (payload) VALUES ($1) RETURNING id, created_at`
 
 // write stores the accepted entries and their outbox row, and commits.
 func (t *transaction) write(ctx context.Context, conn *pgx.Conn) error {
+	if err := t.leaveThreadsOf(ctx, conn, t.accepted()); err != nil {
+		return err
+	}
 	b := &pgx.Batch{}
 	var accepted []*entry
 	for _, e := range t.accepted() {
@@ -92,9 +95,13 @@ func (t *transaction) write(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// queueRow inserts the outbox row of what is stored. The row is complete when b has been read.
+// queueRow inserts the outbox row of what is stored, and of what is said about it. The row is complete when b has been read.
 func (t *transaction) queueRow(b *pgx.Batch, accepted []*entry) (*Row, error) {
-	payload, err := t.payload(accepted)
+	summaries, err := t.summaries()
+	if err != nil {
+		return nil, err
+	}
+	payload, err := t.payload(append(slices.Clip(accepted), summaries...))
 	if err != nil {
 		return nil, err
 	}
