@@ -92,6 +92,7 @@ const (
 	KindWorkflow                 Kind = 30620 // definition of a workflow
 	KindProject                  Kind = 30621 // NIP-MP project of several repositories
 	KindHiddenConversations      Kind = 30622 // conversations that a user has hidden, signed by the relay
+	KindRelayRole                Kind = 33534 // NIP-43 what a role of members is, signed by the relay
 	KindGroupMetadata            Kind = 39000 // NIP-29 channel metadata, signed by the relay
 	KindGroupAdmins              Kind = 39001 // NIP-29 channel admins, signed by the relay
 	KindGroupMembers             Kind = 39002 // NIP-29 channel members, signed by the relay

@@ -97,6 +97,7 @@ var table = []Info{
 	{First: nostr.KindWorkflow, Name: "Workflow", Meaning: "definition of a workflow", Rules: Rules{Scope: Channel, Sender: Command}},
 	{First: nostr.KindProject, Name: "Project", Meaning: "project of several repositories", Source: "NIP-MP"},
 	{First: nostr.KindHiddenConversations, Name: "HiddenConversations", Meaning: "conversations that a user has hidden", Rules: Rules{Scope: Global, Sender: Relay, Readers: Owner, Ask: OwnP}},
+	{First: nostr.KindRelayRole, Name: "RelayRole", Meaning: "what a role of members is", Source: "NIP-43", Rules: Rules{Scope: Global, Sender: Relay}},
 	{First: nostr.KindGroupMetadata, Name: "GroupMetadata", Meaning: "channel metadata", Source: "NIP-29", Rules: Rules{Scope: State, Sender: Relay}},
 	{First: nostr.KindGroupAdmins, Name: "GroupAdmins", Meaning: "channel admins", Source: "NIP-29", Rules: Rules{Scope: State, Sender: Relay}},
 	{First: nostr.KindGroupMembers, Name: "GroupMembers", Meaning: "channel members", Source: "NIP-29", Rules: Rules{Scope: State, Sender: Relay}},

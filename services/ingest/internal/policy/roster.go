@@ -22,9 +22,6 @@ const (
 // Moderates reports whether the role may change the roster, and what the community refuses.
 func (r Role) Moderates() bool { return r == RoleOwner || r == RoleAdmin }
 
-// KindRole is the kind of events that say what a role is, signed by the relay (NIP-43).
-const KindRole nostr.Kind = 33534
-
 // Commands of the roster (NIP-43) as they are asked for, by kind.
 type (
 	// AddMember is kind 9030. To add a member again changes nothing.

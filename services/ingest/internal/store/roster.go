@@ -134,7 +134,7 @@ func (x *change) draftRoster(ctx context.Context) error {
 	}
 	x.draft(list)
 	for _, r := range roles {
-		x.draft(draft{kind: policy.KindRole, once: true, tags: nostr.Tags{
+		x.draft(draft{kind: nostr.KindRelayRole, once: true, tags: nostr.Tags{
 			protected, {"d", string(r.role)}, {"label", r.label}, {"description", r.description},
 		}})
 	}
