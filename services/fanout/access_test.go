@@ -261,6 +261,7 @@ func TestReportsReachModerators(t *testing.T) {
 	g.delivered(second, 1, 2, 4)
 	third := c.event("hive", ofKind(1984), from(nostr.PubKey{9}), versions(0, c.directory.revoke("hive", alice)))
 	c.publish(third)
+	g.lost(fault.Blocked, 1)
 	g.silent()
 }
 
@@ -308,6 +309,7 @@ func TestAnswersFromAChannelMadeAnewDecideOnce(t *testing.T) {
 	v := c.directory.revoke("hive", alice)
 	require.Less(t, v, uint64(7))
 	c.publish(c.event("hive", versions(0, v)))
+	g.lost(fault.Blocked, 1)
 	g.silent()
 }
 

@@ -299,3 +299,15 @@ func TestANodeThatJoinsTakesOver(t *testing.T) {
 	w.fanouts[1].publish(6, e)
 	require.Equal(t, idOf(t, e), c.expect(wire.LabelEvent).EventID.String())
 }
+
+func TestTheLossOfAChannelIsSaid(t *testing.T) {
+	w := newWorld(t)
+	c := w.login(openHost, "alice")
+	c.send(`["REQ","s",{"#h":["hive"],"limit":0}]`)
+	c.eose("s")
+	i, s := w.subscribed()
+	w.fanouts[i].link(t).lost(fault.Blocked, s.GetHandle())
+	f := c.expect(wire.LabelClosed)
+	require.Equal(t, "s", f.SubID)
+	require.Equal(t, "restricted: channel access revoked", f.Message)
+}

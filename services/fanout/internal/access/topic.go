@@ -22,6 +22,7 @@ type Grant struct {
 	uses      int
 	known     bool
 	allowed   bool
+	had       bool // was allowed once
 	moderates bool
 	at        Versions
 }
@@ -34,6 +35,12 @@ func (g *Grant) Fresh(v Versions) bool { return g.known && g.at.Covers(v) }
 
 // Allowed reports whether the key may read the topic, as far as is known.
 func (g *Grant) Allowed() bool { return g.known && g.allowed }
+
+// Revoked reports whether the key could read the topic once, and may not any more.
+func (g *Grant) Revoked() bool { return g.known && g.had && !g.allowed }
+
+// Denied reports whether the key may not read the topic, as far as is known.
+func (g *Grant) Denied() bool { return g.known && !g.allowed }
 
 // Moderates reports whether the key is an owner or admin of the community, as far as is known.
 func (g *Grant) Moderates() bool { return g.known && g.moderates }
@@ -110,8 +117,9 @@ func (t *Topic) Stale(v Versions, must []*Grant, limit int) []nostr.PubKey {
 
 // Apply takes over an answer to a question about keys that Stale returned. Keys that left meanwhile are
 // skipped. The verdicts are as old as the answer says, also when that is older than asked for (see
-// Answer): they are then good for nothing but what the question was about.
-func (t *Topic) Apply(a Answer) {
+// Answer): they are then good for nothing but what the question was about. It reports whether a key that could
+// read the topic may not any more.
+func (t *Topic) Apply(a Answer) (revoked bool) {
 	for i, key := range a.Keys {
 		g := t.grants[key]
 		if g == nil {
@@ -120,6 +128,9 @@ func (t *Topic) Apply(a Answer) {
 		if !g.known {
 			t.unsure--
 		}
+		revoked = revoked || (g.allowed && !a.Allowed[i])
 		g.known, g.allowed, g.moderates, g.at = true, a.Allowed[i], a.Moderator[i], a.At
+		g.had = g.had || g.allowed
 	}
+	return revoked
 }

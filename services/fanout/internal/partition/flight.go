@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/apiary-relay/apiary/pkg/fault"
 	"github.com/apiary-relay/apiary/pkg/telemetry"
 	"github.com/apiary-relay/apiary/services/fanout/internal/access"
 )
@@ -21,8 +22,9 @@ type flights struct {
 	retry      *time.Timer
 	backingOff bool
 	pause      time.Duration
-	// unsure are topics with keys that search was never asked about: they are asked about ahead of the
-	// first envelope, when there is nothing more urgent.
+	// unsure are topics with keys that search was never asked about, and channels of which an envelope has a newer
+	// access version than any before: they are asked about ahead of the envelopes that need it, when there is nothing
+	// more urgent.
 	unsure map[*topic]struct{}
 }
 
@@ -64,7 +66,9 @@ func (p *Partition) land(ctx context.Context, l landing) {
 	p.access.aloft = false
 	if l.err == nil {
 		p.access.pause = 0
-		l.topic.Apply(l.answer)
+		if l.topic.Apply(l.answer) {
+			p.revoke(ctx, l.topic)
+		}
 		if w := p.work; w != nil && w.open != nil {
 			w.open.settle(l)
 		}
@@ -78,16 +82,56 @@ func (p *Partition) land(ctx context.Context, l landing) {
 	}
 }
 
-// askAhead asks about keys that are new, so that the first envelope need not wait for it. A failure is
+// askAhead asks about keys that are new, so that the first envelope need not wait for it, and about those of a channel
+// whose members have changed, so that who was removed is told although nothing comes that it asked for. A failure is
 // not repeated: an envelope will ask.
 func (p *Partition) askAhead(ctx context.Context) {
 	for t := range p.access.unsure {
 		if p.access.aloft || p.access.backingOff {
 			return
 		}
+		v := t.newest
 		if t.access.Unsure() {
-			p.ask(ctx, t.access, access.Versions{}, nil)
+			v = access.Versions{}
 		}
+		p.ask(ctx, t.access, v, nil)
 		delete(p.access.unsure, t)
 	}
+}
+
+// noteVersions remembers that access to a channel has changed.
+func (p *Partition) noteVersions(t *topic, v access.Versions) {
+	if t == nil || t.key.channel == "" || t.newest.Covers(v) {
+		return
+	}
+	t.newest = access.Versions{Community: max(t.newest.Community, v.Community), Channel: max(t.newest.Channel, v.Channel)}
+	p.access.unsure[t] = struct{}{}
+}
+
+// revoke loses the subscriptions of a channel that could read it and may not any more. One that never could is left
+// alone: it must not learn that there is a channel.
+func (p *Partition) revoke(ctx context.Context, of *access.Topic) {
+	t := p.topics[topicKey{of.Community, of.Channel}]
+	if t == nil || t.access != of || t.key.channel == "" {
+		return // a question about a single envelope
+	}
+	for _, q := range p.peers {
+		for _, s := range q.subs {
+			if s.topic == t && s.revoked() {
+				p.lose(ctx, s, fault.Blocked, "no key may read the channel any more", dropDenied)
+			}
+		}
+	}
+}
+
+// revoked reports whether none of the keys may read the topic, and one could.
+func (s *subscription) revoked() bool {
+	had := false
+	for _, g := range s.grants {
+		if !g.Denied() {
+			return false
+		}
+		had = had || g.Revoked()
+	}
+	return had
 }

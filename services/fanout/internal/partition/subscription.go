@@ -16,6 +16,8 @@ type topic struct {
 	key    topicKey
 	index  *index.Index[*subscription]
 	access *access.Topic
+	// newest are the highest versions that a live envelope of the channel had.
+	newest access.Versions
 }
 
 // subscription is one handle's.

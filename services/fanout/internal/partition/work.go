@@ -131,6 +131,10 @@ func (p *Partition) malformed(ctx context.Context, at position.Position, why str
 func (p *Partition) match(ctx context.Context, w *work, envelope *commonv1.Envelope, at position.Position) *decision {
 	h := envelope.GetHeader()
 	key := topicKey{h.GetCommunity(), h.GetChannel()}
+	versions := access.Versions{Community: h.GetCommunityAclVersion(), Channel: h.GetChannelAclVersion()}
+	if w.replay == nil {
+		p.noteVersions(p.topics[key], versions)
+	}
 	own, global := p.indexOf(w, key), (*index.Index[*subscription])(nil)
 	// Ordinary NIP-29 clients ask for the state of channels without #h.
 	isState := kind.Of(nostr.Kind(h.GetKind())).Scope == kind.State
@@ -152,7 +156,6 @@ func (p *Partition) match(ctx context.Context, w *work, envelope *commonv1.Envel
 	started := time.Now()
 	audience := kind.AudienceOf(event)
 	d := &decision{envelope: envelope, at: at, span: p.startSpan(ctx, h)}
-	versions := access.Versions{Community: h.GetCommunityAclVersion(), Channel: h.GetChannelAclVersion()}
 	if subs := p.find(ctx, w, own, event, h, audience, at); len(subs) > 0 {
 		d.parts = append(d.parts, part{
 			topic: subs[0].topic.access, versions: versions, subs: subs, audience: audience, community: key.channel == "",

@@ -15,8 +15,8 @@ type Target interface {
 	Attached()
 	// Deliver takes an event; calls for one attachment do not overlap.
 	Deliver(ev *hub.Event)
-	// Lost says that the attachment has ended: fault.Invalid when the node refused it, otherwise because
-	// it could not be kept complete. Nothing is delivered afterwards.
+	// Lost says that the attachment has ended: fault.Invalid when the node refused it, fault.Blocked when no key may
+	// read the channel any more, otherwise because it could not be kept complete. Nothing is delivered afterwards.
 	Lost(reason fault.Reason)
 }
 

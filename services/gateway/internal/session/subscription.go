@@ -155,6 +155,8 @@ func (sub *subscription) Lost(reason fault.Reason) {
 	switch {
 	case reason == fault.Invalid:
 		text = fault.FrameText(fault.Invalid, "this subscription cannot be served")
+	case reason == fault.Blocked:
+		text = fault.FrameText(fault.Restricted, "channel access revoked")
 	case reason == fault.Restricted:
 		text = fault.Frame(sub.s.community.Refusal())
 	case !served:

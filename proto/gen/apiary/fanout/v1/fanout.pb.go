@@ -671,7 +671,8 @@ type Lost struct {
 	// handles are the subscriptions affected.
 	Handles []uint64 `protobuf:"varint,1,rep,packed,name=handles,proto3" json:"handles,omitempty"`
 	// reason is OVERLOADED when trying again (elsewhere) is useful, NOT_FOUND when resume_after is no
-	// longer in the stream, INVALID when the request was wrong.
+	// longer in the stream, INVALID when the request was wrong, BLOCKED when no key of the principal may read the
+	// channel any more although one could before.
 	Reason v1.Reason `protobuf:"varint,2,opt,name=reason,proto3,enum=apiary.common.v1.Reason" json:"reason,omitempty"`
 	// message is for the gateway's log.
 	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
