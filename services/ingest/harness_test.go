@@ -65,6 +65,7 @@ type replica struct {
 	publisher ingestv1.IngestServiceClient
 	directory ingestv1.DirectoryServiceClient
 	moderator ingestv1.ModerationServiceClient
+	invites   ingestv1.InviteServiceClient
 	pool      *pgxpool.Pool
 	// stop ends Run, after a drain if one is wanted, and returns what Run returned.
 	stop func(drain bool) error
@@ -105,7 +106,8 @@ func (h *harness) start(name string, opts ...option) *replica {
 	require.NoError(h.tb, err)
 	r := &replica{
 		Service: service, publisher: ingestv1.NewIngestServiceClient(conn), directory: ingestv1.NewDirectoryServiceClient(conn),
-		moderator: ingestv1.NewModerationServiceClient(conn), pool: pool,
+		moderator: ingestv1.NewModerationServiceClient(conn),
+		invites:   ingestv1.NewInviteServiceClient(conn), pool: pool,
 	}
 	var once sync.Once
 	var stopErr error
