@@ -58,6 +58,8 @@ func hiddenTargets(t *testing.T, c *cluster.Cluster) {
 	abroad := cluster.DialHost(t, c.Gateway(0), host, who(t, "alice"))
 	present, deleted := say(open, "present"), say(open, "deleted")
 	alice.Accept(nostrtest.Kind(nostr.KindDeletion), to(deleted))
+	own := bob.Accept(nostrtest.Kind(nostr.KindChat), nostrtest.Channel(open), nostrtest.Content("own"))
+	post := alice.Accept(nostrtest.Kind(nostr.KindForumPost), nostrtest.Channel(open), nostrtest.Content("post"))
 	absent := map[string]string{
 		"missing":              strings.Repeat("cd", 32),
 		"deleted":              deleted.ID.String(),
@@ -68,23 +70,42 @@ func hiddenTargets(t *testing.T, c *cluster.Cluster) {
 	for _, command := range []struct {
 		name    string
 		about   func(id string) *nostr.Event
+		present string
 		refusal string
 	}{
 		{"a reaction", func(id string) *nostr.Event {
 			return bob.Event(nostrtest.Kind(nostr.KindReaction), nostrtest.Channel(open), nostrtest.Content("+"), nostrtest.Tag("e", id))
-		}, "invalid: reaction target event not found"},
+		}, present.ID.String(), "invalid: reaction target event not found"},
 		{"a reply", func(id string) *nostr.Event {
 			return bob.Event(nostrtest.Kind(nostr.KindChat), nostrtest.Channel(open), nostrtest.Content("well"), nostrtest.Tag("e", id, "", "reply"))
-		}, "invalid: reply parent not found"},
+		}, present.ID.String(), "invalid: reply parent not found"},
 		{"a reply in a thread", func(id string) *nostr.Event {
 			return bob.Event(nostrtest.Kind(nostr.KindStreamMessageV2), nostrtest.Channel(open), nostrtest.Tag("e", present.ID.String(), "", "root"), nostrtest.Tag("e", id, "", "reply"))
-		}, "invalid: reply parent not found"},
+		}, present.ID.String(), "invalid: reply parent not found"},
+		{"a pin", func(id string) *nostr.Event {
+			return bob.Event(nostrtest.Kind(nostr.KindMessagePin), nostrtest.Channel(open), nostrtest.Tag("e", id))
+		}, present.ID.String(), "invalid: target event not found"},
+		{"an edit", func(id string) *nostr.Event {
+			return bob.Event(nostrtest.Kind(nostr.KindMessageEdit), nostrtest.Channel(open), nostrtest.Content("better"), nostrtest.Tag("e", id))
+		}, own.ID.String(), "invalid: edit target not found or not editable by you"},
+		{"a vote", func(id string) *nostr.Event {
+			return bob.Event(nostrtest.Kind(nostr.KindForumVote), nostrtest.Channel(open), nostrtest.Content("+"), nostrtest.Tag("e", id))
+		}, post.ID.String(), "invalid: vote target event not found"},
 	} {
-		require.Equal(t, cluster.Verdict{OK: true}, bob.Publish(command.about(present.ID.String())), command.name)
+		require.Equal(t, cluster.Verdict{OK: true}, bob.Publish(command.about(command.present)), command.name)
 		for name, id := range absent {
 			require.Equal(t, cluster.Verdict{Message: command.refusal}, bob.Publish(command.about(id)), "%s to what is %s", command.name, name)
 		}
+		if command.present == own.ID.String() {
+			require.Equal(t, cluster.Verdict{Message: command.refusal}, bob.Publish(command.about(present.ID.String())), "%s to what is another's", command.name)
+		}
 	}
+	// A deletion asks for nothing that could be refused, and takes nothing that is not the author's.
+	for name, id := range absent {
+		require.Equal(t, cluster.Verdict{OK: true}, bob.Publish(bob.Event(nostrtest.Kind(nostr.KindDeletion), nostrtest.Tag("e", id))), name)
+	}
+	require.Equal(t, cluster.Verdict{OK: true}, bob.Publish(bob.Event(nostrtest.Kind(nostr.KindDeletion), to(present))))
+	require.Len(t, bob.Query(nostr.Filter{IDs: []nostr.ID{present.ID}}), 1)
 	// Without a channel a reaction is no reference that the relay vouches for: it is taken, twice if need be.
 	for name, id := range absent {
 		if name == "in another channel" {

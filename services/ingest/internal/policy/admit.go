@@ -122,7 +122,7 @@ func Admit(c *Candidate, st *State) Verdict {
 		return v
 	}
 	if v := admitChannel(c, st); !v.Accepted() {
-		return v
+		return hideChannel(c, v)
 	}
 	if v := admitTargets(c, st); !v.Accepted() {
 		return v

@@ -41,6 +41,8 @@ type Candidate struct {
 	Reaction *Reaction
 	// Reply is set for a message that answers another one.
 	Reply *Reply
+	// Reference is the event of its channel that an edit, a vote, a pin, a bookmark or a reminder is about.
+	Reference *nostr.ID
 }
 
 // Vanish is a request to vanish (NIP-62): of everything that its author made up to its created_at, and of

@@ -126,10 +126,16 @@ func (c *Candidate) checkKindRules() Verdict {
 		return c.parseVanish()
 	case nostr.KindAgentProfile:
 		return checkAgentProfile(c.Event.Content)
+	case nostr.KindMessageDiff:
+		if v := checkDiff(c.Event); !v.Accepted() {
+			return v
+		}
+		return c.parseReply()
 	default:
 		if IsMessage(c.Event.Kind) {
 			return c.parseReply()
 		}
+		return c.parseReference()
 	}
 	return Verdict{}
 }

@@ -33,6 +33,9 @@ func submission(names ...string) policy.Submission {
 func TestCheck(t *testing.T) {
 	kind, tag, at := nostrtest.Kind, nostrtest.Tag, nostrtest.CreatedAt
 	alice := nostrtest.PubKey("alice").String()
+	diff := func(opts ...nostrtest.Option) []nostrtest.Option {
+		return append([]nostrtest.Option{kind(40008), tag("h", "x")}, opts...)
+	}
 	for _, c := range []struct {
 		name   string
 		by     policy.Submission
@@ -107,6 +110,27 @@ func TestCheck(t *testing.T) {
 		{name: "a reaction to nothing in a channel", opts: []nostrtest.Option{kind(7), tag("h", "x"), tag("e", "nonsense"), tag("e")}, reason: fault.Invalid, msg: "reaction must reference a target event via e tag"},
 		{name: "a reaction of 64 characters", opts: []nostrtest.Option{kind(7), nostrtest.Content(strings.Repeat("ü", 64)), tag("e", idA)}},
 		{name: "a reaction of 65 characters", opts: []nostrtest.Option{kind(7), nostrtest.Content(strings.Repeat("ü", 65)), tag("e", idA)}, reason: fault.Invalid, msg: "reaction exceeds 64 characters (got 65)"},
+
+		{name: "a reply", opts: []nostrtest.Option{kind(9), tag("h", "x"), tag("e", idA, "", "reply"), tag("e", "nonsense")}},
+		{name: "a reply to what cannot exist", opts: []nostrtest.Option{kind(9), tag("h", "x"), tag("e", "nonsense", "", "reply")}, reason: fault.Invalid, msg: "reply parent not found"},
+		{name: "a reply below what cannot exist", opts: []nostrtest.Option{kind(45003), tag("h", "x"), tag("e", "nonsense", "", "root"), tag("e", idA, "", "reply")}, reason: fault.Invalid, msg: "root tag does not match thread ancestry"},
+		{name: "a note that answers what cannot exist", opts: []nostrtest.Option{tag("e", "nonsense", "", "reply")}},
+
+		{name: "an edit of nothing", opts: []nostrtest.Option{kind(40003), tag("h", "x"), tag("e", "nonsense")}, reason: fault.Invalid, msg: "edit must reference a target event via e tag"},
+		{name: "a vote for nothing", opts: []nostrtest.Option{kind(45002), tag("h", "x")}, reason: fault.Invalid, msg: "vote must reference a target event via e tag"},
+		{name: "a pin of nothing", opts: []nostrtest.Option{kind(40004), tag("h", "x")}},
+
+		{name: "a diff", opts: diff(tag("repo", "https://git.example/r"), tag("commit", "0123abC"))},
+		{name: "a diff with all there is", opts: diff(tag("repo", "http://git.example/r"), tag("commit", idA), tag("parent-commit", "0123abc"), tag("branch", "a", "b"), tag("pr", "7"))},
+		{name: "a diff of nothing", opts: diff(tag("commit", "0123abc")), reason: fault.Invalid, msg: "diff must have a repo tag with an http or https URL"},
+		{name: "a diff of a path", opts: diff(tag("repo", "file:///etc"), tag("commit", "0123abc")), reason: fault.Invalid, msg: "diff must have a repo tag with an http or https URL"},
+		{name: "a diff without a commit", opts: diff(tag("repo", "https://git.example/r")), reason: fault.Invalid, msg: "diff must have a commit tag with at least 7 hexadecimal digits"},
+		{name: "a diff of a short commit", opts: diff(tag("repo", "https://git.example/r"), tag("commit", "0123ab")), reason: fault.Invalid, msg: "diff must have a commit tag with at least 7 hexadecimal digits"},
+		{name: "a diff of a branch", opts: diff(tag("repo", "https://git.example/r"), tag("commit", "0123abg")), reason: fault.Invalid, msg: "diff must have a commit tag with at least 7 hexadecimal digits"},
+		{name: "a diff of a short parent", opts: diff(tag("repo", "https://git.example/r"), tag("commit", "0123abc"), tag("parent-commit", "0")), reason: fault.Invalid, msg: "parent-commit must have at least 7 hexadecimal digits"},
+		{name: "a diff of half a branch", opts: diff(tag("repo", "https://git.example/r"), tag("commit", "0123abc"), tag("branch", "a")), reason: fault.Invalid, msg: "branch must have a source and a target"},
+		{name: "a diff of pull request 0", opts: diff(tag("repo", "https://git.example/r"), tag("commit", "0123abc"), tag("pr", "0")), reason: fault.Invalid, msg: "pr must be a positive integer"},
+		{name: "a diff that is too large", opts: diff(tag("repo", "https://git.example/r"), tag("commit", "0123abc"), nostrtest.Content(strings.Repeat("x", 61441))), reason: fault.Invalid, msg: "diff exceeds maximum size of 61440 bytes (got 61441)"},
 
 		{name: "a deletion", opts: []nostrtest.Option{kind(5), tag("e", idA)}},
 		{name: "a deletion of an address", opts: []nostrtest.Option{kind(5), tag("a", "30023:"+alice+":x")}},

@@ -27,6 +27,8 @@ func (c *Candidate) Targets() []nostr.ID {
 		return []nostr.ID{c.Reply.Parent, c.Reply.Root}
 	case c.Reply != nil:
 		return []nostr.ID{c.Reply.Parent}
+	case c.Reference != nil:
+		return []nostr.ID{*c.Reference}
 	}
 	return nil
 }
@@ -75,6 +77,8 @@ func admitTargets(c *Candidate, st *State) Verdict {
 	case c.Reply != nil:
 		_, v := c.place(st)
 		return v
+	case c.Reference != nil:
+		return c.admitReference(st)
 	}
 	return Verdict{}
 }
