@@ -31,10 +31,16 @@ var nonce atomic.Int64
 // token signs a POST to a URL of the open community (NIP-98).
 func token(tb testing.TB, name, path, body string, opts ...nostrtest.Option) http.Header {
 	tb.Helper()
+	return tokenAt(tb, openHost, name, path, body, opts...)
+}
+
+// tokenAt is token for a host.
+func tokenAt(tb testing.TB, host, name, path, body string, opts ...nostrtest.Option) http.Header {
+	tb.Helper()
 	sum := sha256.Sum256([]byte(body))
 	all := []nostrtest.Option{
 		nostrtest.Kind(nostr.KindHTTPAuth), nostrtest.CreatedAt(time.Now().Unix()),
-		nostrtest.Tag("u", "https://"+openHost+path), nostrtest.Tag("method", "POST"),
+		nostrtest.Tag("u", "https://"+host+path), nostrtest.Tag("method", "POST"),
 		nostrtest.Tag("payload", hex.EncodeToString(sum[:])),
 		nostrtest.Tag("nonce", strconv.FormatInt(nonce.Add(1), 10)),
 	}

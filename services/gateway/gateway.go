@@ -104,8 +104,10 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		Log: log, Metrics: m, Tracer: deps.Tracer, Search: s.search, Submit: s.submit, Live: s.live,
 		Invites: invites,
 	})
+	gate := admit.New(cfg.admit())
 	s.bridge = bridge.New(cfg.bridge(), bridge.Deps{
 		Log: log, Metrics: m, Moderation: NewModeration(deps.Ingest), Invites: invites, Lists: s.search, Sessions: s.sessions,
+		Gate: gate,
 	})
 	proxies, err := edge.ParseNetworks(cfg.TrustedProxies)
 	if err != nil {
@@ -115,7 +117,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		TrustForwardedHost: cfg.TrustForwardedHost,
 		TrustedProxies:     proxies,
 		Conn:               cfg.conn(),
-		Gate:               admit.New(cfg.admit()),
+		Gate:               gate,
 		Info: edge.Info{
 			Software: software, Version: deps.Version, PubKey: cfg.Contact, Self: cfg.Self,
 			Wire: cfg.wire(), MaxSubs: cfg.MaxSubs, MaxLimit: cfg.Limit, DefaultLimit: cfg.Limit,

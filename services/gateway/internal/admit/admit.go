@@ -2,7 +2,8 @@
 // is held back and others are not. It owns the rates and their buckets; the session says what they are used for
 // and answers, cork.Conn waits. It must never look at what a client says.
 //
-// Three rates are a connection's own: events, requests (REQ and COUNT) and bytes read. The fourth is of an
+// Three rates are a connection's own: events, requests (REQ and COUNT) and bytes read. The first two are a key's as well
+// that calls over HTTP, where there is no connection to count on. The fourth is of an
 // address, over all its connections: offences, that is, what no well-behaved client sends often, such as broken
 // frames and forged signatures, which cost us more than the sender. Only who offends is held back for it, so an
 // office or a proxy behind one address does not suffer for one of its clients. Nobody escapes it by connecting
@@ -33,22 +34,47 @@ type Config struct {
 const (
 	// addresses is of how many addresses offences are remembered.
 	addresses = 1 << 16
+	// callers is of how many keys calls are remembered.
+	callers = 1 << 16
 	// longest is the longest single wait; then the client is heard again, and may be held back again.
 	longest = time.Second
 )
 
 // Gate is shared by all connections.
 type Gate struct {
-	cfg      Config
-	offences *limit.Keyed[netip.Prefix]
+	cfg              Config
+	offences         *limit.Keyed[netip.Prefix]
+	events, requests *limit.Keyed[Caller]
+}
+
+// Caller is who calls over HTTP.
+type Caller struct {
+	// Community is the surrogate key of the tenant.
+	Community int64
+	// Key is the public key that signs the calls.
+	Key [32]byte
 }
 
 // New returns a gate.
 func New(cfg Config) *Gate {
+	keyed := func(r Rate) *limit.Keyed[Caller] {
+		return limit.NewKeyed[Caller](float64(r.PerSecond), r.Burst, callers)
+	}
 	return &Gate{
 		cfg:      cfg,
 		offences: limit.NewKeyed[netip.Prefix](float64(cfg.Offences.PerSecond), cfg.Offences.Burst, addresses),
+		events:   keyed(cfg.Events), requests: keyed(cfg.Requests),
 	}
+}
+
+// CallEvent asks for an event that is submitted over HTTP; wait is how long to wait with the next one if it is not ok.
+func (g *Gate) CallEvent(c Caller, now time.Time) (wait time.Duration, ok bool) {
+	return g.events.Allow(c, 1, now)
+}
+
+// CallRequest asks for any other call over HTTP, as CallEvent does.
+func (g *Gate) CallRequest(c Caller, now time.Time) (wait time.Duration, ok bool) {
+	return g.requests.Allow(c, 1, now)
 }
 
 // Client is one connection's account.

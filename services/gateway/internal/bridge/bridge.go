@@ -20,6 +20,7 @@ import (
 	"github.com/apiary-relay/apiary/pkg/tenant"
 	ingestv1 "github.com/apiary-relay/apiary/proto/gen/apiary/ingest/v1"
 	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
+	"github.com/apiary-relay/apiary/services/gateway/internal/admit"
 	"github.com/apiary-relay/apiary/services/gateway/internal/metrics"
 	"github.com/apiary-relay/apiary/services/gateway/internal/session"
 )
@@ -56,6 +57,8 @@ type Deps struct {
 	Invites    session.Invites
 	Lists      Lists
 	Sessions   *session.Server
+	// Gate has the rates of the keys that call.
+	Gate *admit.Gate
 }
 
 // readersPerCall is how many clients may be sending a body for each call in hand. Who sends slowly takes no
@@ -91,15 +94,26 @@ type call struct {
 func (b *Bridge) serve(
 	w http.ResponseWriter, r *http.Request, c session.Community, limit int, do func(context.Context, call) ([]byte, error),
 ) {
-	b.serveIf(w, r, c, limit, b.Sessions.Admit, do)
+	b.serveIf(w, r, c, limit, b.member, do)
 }
 
-// gate decides whether a key may make a call, before its proof is used up.
-type gate func(ctx context.Context, c session.Community, key nostr.PubKey) error
+// gate decides whether a call may be made, before its proof is used up.
+type gate func(ctx context.Context, call *call) error
+
+// member is the gate of most calls: for keys that may use the community, not too often.
+func (b *Bridge) member(ctx context.Context, call *call) error {
+	if wait, ok := b.Gate.CallRequest(call.caller(), time.Now()); !ok {
+		return session.QuotaExceeded(wait)
+	}
+	return b.Sessions.Admit(ctx, call.community, call.key)
+}
+
+// caller is who is counted for a call.
+func (c *call) caller() admit.Caller { return admit.Caller{Community: c.community.ID, Key: c.key} }
 
 // serveIf is serve with another gate.
 func (b *Bridge) serveIf(
-	w http.ResponseWriter, r *http.Request, c session.Community, limit int, admit gate, do func(context.Context, call) ([]byte, error),
+	w http.ResponseWriter, r *http.Request, c session.Community, limit int, may gate, do func(context.Context, call) ([]byte, error),
 ) {
 	if r.Header.Get("Authorization") == "" {
 		b.refuse(w, r, fault.New(fault.AuthRequired, "this needs an Authorization header (NIP-98)"))
@@ -122,12 +136,12 @@ func (b *Bridge) serveIf(
 	defer func() { <-b.slots }()
 	ctx, cancel := context.WithTimeout(tenant.With(r.Context(), tenant.ID(c.ID)), b.cfg.Timeout)
 	defer cancel()
-	proof, err := b.authenticate(ctx, r, c, body, admit)
+	call, err := b.authenticate(ctx, r, c, body, may)
 	if err != nil {
 		b.refuse(w, r, err)
 		return
 	}
-	answer, err := do(ctx, call{community: c, key: proof.PubKey, origin: originOf(proof), body: body})
+	answer, err := do(ctx, call)
 	if err != nil {
 		b.refuse(w, r, err)
 		return
@@ -181,6 +195,10 @@ func (b *Bridge) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		w.Header().Set("WWW-Authenticate", "Nostr")
 	case fault.Overloaded:
 		w.Header().Set("Retry-After", strconv.Itoa(1+rand.N(5))) //nolint:gosec // jitter
+	case fault.RateLimited:
+		if wait := fault.From(err).RetryAfter; wait > 0 {
+			w.Header().Set("Retry-After", strconv.Itoa(int(wait/time.Second)))
+		}
 	case fault.InternalFault:
 		b.Log.LogAttrs(r.Context(), slog.LevelError, "call failed", slog.Any(telemetry.KeyError, err))
 	default:

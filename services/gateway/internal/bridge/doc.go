@@ -1,4 +1,4 @@
-// Package bridge answers plain HTTP requests of clients that sign them (NIP-98): the management calls of
+// Package bridge answers plain HTTP requests of clients that sign them (NIP-98): events, the management calls of
 // NIP-86, and stored queries and counts without a WebSocket.
 //
 // It owns the way from a request to a key that may act: the body is read within its limit, the

@@ -22,24 +22,25 @@ import (
 // gateways and of the database differ.
 const clockMargin = 60 * time.Second
 
-// authenticate returns the event with which a key that may make the request has signed it (NIP-98), and uses it up.
-// It must cover the body, as NIP-86 demands: else whoever sees it could put another body under it.
-func (b *Bridge) authenticate(ctx context.Context, r *http.Request, c session.Community, body []byte, admit gate) (*nostr.Event, error) {
+// authenticate returns the call that a key has signed (NIP-98) and may make, and uses its proof up. The proof must cover
+// the body, as NIP-86 demands: else whoever sees it could put another body under it.
+func (b *Bridge) authenticate(ctx context.Context, r *http.Request, c session.Community, body []byte, may gate) (call, error) {
 	sum := sha256.Sum256(body)
 	ev, err := auth.CheckHTTPAuth(r.Header.Get("Authorization"), r.Method, r.RequestURI, sum[:], c.Hosts, time.Now())
 	if err == nil && !auth.SignsBody(ev) {
 		err = auth.ErrPayload
 	}
 	if err != nil {
-		return nil, fault.Wrap(fault.AuthRequired, publicCause(err), err)
+		return call{}, fault.Wrap(fault.AuthRequired, publicCause(err), err)
 	}
-	if err := admit(ctx, c, ev.PubKey); err != nil {
-		return nil, err
+	made := call{community: c, key: ev.PubKey, origin: originOf(ev), body: body}
+	if err := may(ctx, &made); err != nil {
+		return call{}, err
 	}
 	if err := b.consume(ctx, c.ID, ev); err != nil {
-		return nil, err
+		return call{}, err
 	}
-	return ev, nil
+	return made, nil
 }
 
 // originOf returns the scheme and the host of the URL that a proof names, by which the client knows this relay. They

@@ -101,6 +101,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/":
 		h.relay(w, r, c)
+	case "/info":
+		h.information(w, r, c)
+	case "/events":
+		h.call(w, r, c, h.bridge.Submit)
 	case "/query":
 		h.call(w, r, c, h.bridge.Query)
 	case "/count":
@@ -134,6 +138,20 @@ func (h *Handler) relay(w http.ResponseWriter, r *http.Request, c *Community) {
 	default:
 		w.Header().Set("Vary", "Accept")
 		text(w, http.StatusOK, "This is a Nostr relay. Connect with a Nostr client.\n")
+	}
+}
+
+// information serves the relay information at a URL of its own, whatever the request accepts.
+func (h *Handler) information(w http.ResponseWriter, r *http.Request, c *Community) {
+	cors(w.Header())
+	switch r.Method {
+	case http.MethodOptions:
+		w.WriteHeader(http.StatusNoContent)
+	case http.MethodGet, http.MethodHead:
+		h.info(w, r, c)
+	default:
+		w.Header().Set("Allow", "GET, HEAD, OPTIONS")
+		text(w, http.StatusMethodNotAllowed, "method not allowed\n")
 	}
 }
 

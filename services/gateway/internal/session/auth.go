@@ -78,7 +78,7 @@ func (s *Session) authenticate(f *wire.Frame) {
 		return
 	}
 	if err := s.srv.Admit(s.ctx, s.community, ev.PubKey); err != nil {
-		if s.community.Closed && fault.ReasonOf(err) == fault.Restricted && !errors.Is(err, errBanned) {
+		if s.community.hasGuests(err) {
 			s.auth.asked++
 			s.addGuest(ev.PubKey)
 			s.ok(f.EventID, fault.Accepted, "")

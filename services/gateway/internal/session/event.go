@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"context"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -12,14 +13,13 @@ import (
 	"github.com/apiary-relay/apiary/pkg/nostr"
 	"github.com/apiary-relay/apiary/pkg/nostr/wire"
 	"github.com/apiary-relay/apiary/pkg/telemetry"
+	commonv1 "github.com/apiary-relay/apiary/proto/gen/apiary/common/v1"
 	ingestv1 "github.com/apiary-relay/apiary/proto/gen/apiary/ingest/v1"
 	"github.com/apiary-relay/apiary/services/gateway/internal/submit"
 )
 
 // event submits an EVENT. It blocks while this connection, or the process, has too much in flight;
 // then the socket is not read and TCP holds the client back.
-//
-//nolint:spancheck // Done is called exactly once and ends the span
 func (s *Session) event(f *wire.Frame, start time.Time) {
 	p, joined := s.joining(f)
 	if p == nil {
@@ -38,39 +38,55 @@ func (s *Session) event(f *wire.Frame, start time.Time) {
 	case <-s.ctx.Done():
 		return // nobody is left to answer
 	}
-	size := min(int64(len(f.RawEvent)), s.srv.cfg.MaxEventBytes)
-	if err := s.srv.bytes.Acquire(s.ctx, size); err != nil {
+	id := f.EventID
+	err := s.srv.submit(s.ctx, s.id, s.community.ID, p, id, f.RawEvent, func(v submit.Verdict) {
+		if joined != nil {
+			joined(v.Reason)
+		}
+		if v.Reason == fault.Invalid {
+			s.client.Offend(time.Now())
+		}
+		s.answer(id, v.Reason, v.Message, start)
 		<-s.slots
-		return
+	})
+	if err != nil {
+		<-s.slots // the connection has ended: nobody is left to answer
 	}
-	ctx, span := s.srv.Tracer.Start(s.ctx, "gateway.event", trace.WithNewRoot(),
+}
+
+// submit passes an event on to ingest once there is room for it in the process; an error says that ctx ended before.
+// raw is copied. done is called exactly once unless there is an error, and must not block. Submissions with the same
+// affinity stay in order.
+//
+//nolint:spancheck // done is called exactly once and ends the span
+func (srv *Server) submit(
+	ctx context.Context, affinity uint64, community int64, p *commonv1.Principal, id nostr.ID, raw []byte, done func(submit.Verdict),
+) error {
+	size := min(int64(len(raw)), srv.cfg.MaxEventBytes)
+	if err := srv.bytes.Acquire(ctx, size); err != nil {
+		return context.Cause(ctx)
+	}
+	ctx, span := srv.Tracer.Start(ctx, "gateway.event", trace.WithNewRoot(),
 		trace.WithSpanKind(trace.SpanKindServer),
 		trace.WithAttributes(
-			attribute.Int64(telemetry.KeyCommunity, s.community.ID),
-			attribute.String(telemetry.KeyEventID, f.EventID.String()),
+			attribute.Int64(telemetry.KeyCommunity, community),
+			attribute.String(telemetry.KeyEventID, id.String()),
 		))
-	id := f.EventID
-	s.srv.Submit.Submit(submit.Submission{
-		Affinity: s.id,
+	srv.Submit.Submit(submit.Submission{
+		Affinity: affinity,
 		Event: &ingestv1.Submission{
-			Community:   s.community.ID,
-			Raw:         bytes.Clone(f.RawEvent), // the frame's buffer is used again
+			Community:   community,
+			Raw:         bytes.Clone(raw), // the buffer of a frame is used again
 			Principal:   p,
 			Traceparent: telemetry.TraceParent(ctx),
 		},
 		Done: func(v submit.Verdict) {
-			if joined != nil {
-				joined(v.Reason)
-			}
-			if v.Reason == fault.Invalid {
-				s.client.Offend(time.Now())
-			}
-			s.answer(id, v.Reason, v.Message, start)
-			<-s.slots
-			s.srv.bytes.Release(size)
+			done(v)
+			srv.bytes.Release(size)
 			endSpan(span, v.Reason)
 		},
 	})
+	return nil
 }
 
 func endSpan(span trace.Span, reason fault.Reason) {

@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"errors"
 	"slices"
 	"time"
 
@@ -23,6 +24,11 @@ const (
 	// maxGuestQuestions is how often search is asked about guests of one connection.
 	maxGuestQuestions = 32
 )
+
+// hasGuests reports whether a key that Admit has refused with err may ask to join.
+func (c *Community) hasGuests(err error) bool {
+	return c.Closed && fault.ReasonOf(err) == fault.Restricted && !errors.Is(err, errBanned)
+}
 
 // addGuest remembers a key that may not use the community. The first one starts the time of the connection.
 func (s *Session) addGuest(key nostr.PubKey) {

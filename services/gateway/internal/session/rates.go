@@ -35,6 +35,12 @@ func (s *Session) exceeds(f *wire.Frame, now time.Time) bool {
 	}
 }
 
+// QuotaExceeded refuses what comes too soon, with the words of the frames.
+func QuotaExceeded(wait time.Duration) error {
+	wait = (wait + time.Second - 1).Truncate(time.Second)
+	return fault.New(fault.RateLimited, quota(wait)).After(wait)
+}
+
 // quota says when there is room again, in whole seconds: nobody is invited to try sooner.
 func quota(wait time.Duration) string {
 	return fmt.Sprintf("quota exceeded; retry in %ds", (wait+time.Second-1)/time.Second)
