@@ -32,6 +32,7 @@ func All() []suite.Case {
 		suite.Group(9, nip09...),
 		nip11(),
 		suite.Group(13, nip13...),
+		suite.Group(29, nip29...),
 		suite.Group(40, nip40...),
 		suite.Group(42, nip42()...),
 		suite.Group(43, nip43...),

@@ -91,12 +91,12 @@ func (i *Info) render(c *Community) ([]byte, error) {
 	})
 }
 
-// nips are the NIPs that are advertised: membership (43) only where the relay can sign who is a member.
+// nips are the NIPs that are advertised: channels and membership (29, 43) only where the relay can sign who is a member.
 func (i *Info) nips() []int {
 	if i.Self != "" {
 		return supportedNIPs
 	}
-	return slices.DeleteFunc(slices.Clone(supportedNIPs), func(n int) bool { return n == 43 })
+	return slices.DeleteFunc(slices.Clone(supportedNIPs), func(n int) bool { return n == 29 || n == 43 })
 }
 
 // etag returns the entity tag of a document.

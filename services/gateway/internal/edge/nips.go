@@ -3,13 +3,14 @@ package edge
 import "slices"
 
 // nips are the NIPs that the relay keeps, this code together with ingest, fan-out and search, and what of
-// each. Client-side NIPs are not among them, nor is what is kept in part (29). Whoever makes another one
+// each. Client-side NIPs are not among them, nor is what is kept in part. Whoever makes another one
 // work adds it here, and to services/docs/nips.md, which says where it is tested.
 var nips = map[int]string{
 	1:  "events, filters, kinds",
 	9:  "deletion",
 	11: "relay information",
 	13: "proof of work",
+	29: "channels; only where the relay has a key",
 	40: "expiration",
 	42: "authentication",
 	43: "members, invites, requests to join and to leave; only where the relay has a key",

@@ -94,6 +94,9 @@ var channelTexts = []struct {
 
 // parseFields reads the tags that describe a channel.
 func parseFields(tags nostr.Tags) (*EditChannel, Verdict) {
+	if tags.Count("parent")+tags.Count("child") > 0 {
+		return nil, unsupported("channels have no subgroups")
+	}
 	edit := &EditChannel{}
 	for _, f := range channelTexts {
 		v, ok := tags.First(f.tag)
