@@ -14,6 +14,7 @@ import (
 	"github.com/apiary-relay/apiary/services/gateway/internal/conn"
 	"github.com/apiary-relay/apiary/services/gateway/internal/edge"
 	"github.com/apiary-relay/apiary/services/gateway/internal/live"
+	"github.com/apiary-relay/apiary/services/gateway/internal/presence"
 	"github.com/apiary-relay/apiary/services/gateway/internal/session"
 	"github.com/apiary-relay/apiary/services/gateway/internal/submit"
 )
@@ -195,6 +196,13 @@ const (
 	// maxAnswer is the size of the largest answer to a call; with MaxCalls it bounds their memory.
 	maxAnswer = 4 << 20
 
+	// reportKeys is how many connected keys one report names, by contract; reportPause the time between two, and
+	// reportRetry after one that failed. reportRefresh is when a key is reported again, until ingest has said more.
+	reportKeys    = 512
+	reportPause   = 100 * time.Millisecond
+	reportRetry   = time.Second
+	reportRefresh = time.Minute
+
 	slowInterval = time.Second
 	closeTimeout = 10 * time.Second
 	settleTime   = time.Second
@@ -231,8 +239,15 @@ func (c *Config) session() session.Config {
 	}
 }
 
-func (c *Config) submit() submit.Config {
+func (c *Config) presence(id string) presence.Config {
+	return presence.Config{
+		Gateway: id, Page: reportKeys, Pause: reportPause, Retry: reportRetry, Timeout: c.CallTimeout, Refresh: reportRefresh,
+	}
+}
+
+func (c *Config) submit(id string) submit.Config {
 	return submit.Config{
+		Gateway:  id,
 		Deadline: c.SubmitTimeout, Patience: c.SubmitWait, BatchEvents: batchEvents, BatchBytes: batchBytes,
 	}
 }

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -24,6 +25,7 @@ import (
 	"github.com/apiary-relay/apiary/services/gateway/internal/hub"
 	"github.com/apiary-relay/apiary/services/gateway/internal/live"
 	"github.com/apiary-relay/apiary/services/gateway/internal/metrics"
+	"github.com/apiary-relay/apiary/services/gateway/internal/presence"
 	"github.com/apiary-relay/apiary/services/gateway/internal/session"
 	"github.com/apiary-relay/apiary/services/gateway/internal/submit"
 )
@@ -69,6 +71,7 @@ type Service struct {
 	search   searchv1.SearchServiceClient
 	conns    *hub.Conns
 	submit   *submit.Submitter
+	roster   *presence.Roster
 	live     *live.Live
 	sessions *session.Server
 	bridge   *bridge.Bridge
@@ -92,16 +95,19 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		return nil, fmt.Errorf("make metrics: %w", err)
 	}
 	log := telemetry.Sampled(deps.Log, time.Second)
+	id, online := rand.Text(), NewPresence(deps.Ingest)
 	s := &Service{
 		cfg: cfg, log: deps.Log, metrics: m,
 		search: NewSearch(deps.Search),
 		conns:  hub.NewConns(cfg.MaxConnections),
-		submit: submit.New(cfg.submit(), ingestClients(deps.Ingest), log, m),
+		submit: submit.New(cfg.submit(id), ingestClients(deps.Ingest), log, m),
+		roster: presence.New(cfg.presence(id), online, log),
 		live:   live.New(cfg.live(), fanoutClients(deps.Fanout), log, m),
 	}
 	invites := NewInvites(deps.Ingest)
 	s.sessions = session.NewServer(cfg.session(), session.Deps{
 		Log: log, Metrics: m, Tracer: deps.Tracer, Search: s.search, Submit: s.submit, Live: s.live,
+		Presence: online, Roster: s.roster,
 		Invites: invites,
 	})
 	gate := admit.New(cfg.admit())
@@ -165,6 +171,7 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 	var below sync.WaitGroup
 	below.Go(func() { s.submit.Run(inner) })
 	below.Go(func() { s.live.Run(inner) })
+	below.Go(func() { s.roster.Run(inner) })
 	below.Go(func() { s.revalidate(inner) })
 
 	handler := edge.NewHandler(inner, s.edge, telemetry.Sampled(s.log, time.Second), s.metrics,
@@ -203,6 +210,7 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 
 // partWith closes what connections are left, without waves: Drain was the time for those.
 func (s *Service) partWith() {
+	s.roster.Withhold()
 	s.conns.Refuse()
 	for _, m := range s.conns.Members() {
 		m.Restart()
@@ -227,6 +235,7 @@ func (s *Service) Drain(ctx context.Context) error {
 		left := time.Until(deadline)
 		window = min(window, left-left/drainReserve)
 	}
+	s.roster.Withhold()
 	s.log.LogAttrs(ctx, slog.LevelInfo, "draining",
 		slog.Int("connections", s.conns.Len()), slog.Duration("window", window))
 	s.conns.Drain(ctx, max(window, 0))

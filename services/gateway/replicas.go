@@ -80,6 +80,12 @@ func NewInvites(p Peers) ingestv1.InviteServiceClient {
 	return ingestv1.NewInviteServiceClient(&balanced{peers: p})
 }
 
+// NewPresence returns a client of ingest's presence that asks replicas as NewSearch does; both of its calls are
+// idempotent.
+func NewPresence(p Peers) ingestv1.PresenceServiceClient {
+	return ingestv1.NewPresenceServiceClient(&balanced{peers: p})
+}
+
 // Retries of a call to a replica.
 const (
 	callAttempts = 4

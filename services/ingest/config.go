@@ -37,10 +37,16 @@ type Config struct {
 	ExpiryInterval  time.Duration `help:"Time between two sweeps of expired events (NIP-40); 0 switches them off." default:"30s"`
 	PartitionMonths int           `help:"Monthly table partitions to have ready, the current month included." default:"4"`
 
+	PresenceTTL      time.Duration `name:"presence-ttl" help:"How long a user is present after the gateway that has the connection was heard of last; the same in every replica." default:"3m"`
+	PresenceMaxBytes int64         `help:"Most bytes that the bucket of presence keeps in memory; what does not fit is not recorded." default:"67108864"`
+
 	StreamReplicas    int   `help:"Copies of each NATS stream: 3 in a NATS cluster, 1 alone." default:"1"`
 	EventsMaxBytes    int64 `help:"Most bytes that the stream of committed events keeps on disk; the oldest go first." default:"8589934592"`
 	EphemeralMaxBytes int64 `help:"Most bytes that the stream of ephemeral events keeps in memory; the oldest go first." default:"268435456"`
 }
+
+// minPresenceTTL leaves gateways time to report within a third of it.
+const minPresenceTTL = time.Second
 
 // DefaultConfig returns the configuration of a service that was told nothing.
 func DefaultConfig() Config { return config.MustDefault(Config{}) }
@@ -54,6 +60,8 @@ func (c *Config) Validate() error {
 		}
 	}
 	check(c.Partitions > 0, "partitions must be positive")
+	check(c.PresenceTTL >= minPresenceTTL, "presence-ttl must be at least %s, not %s", minPresenceTTL, c.PresenceTTL)
+	check(c.PresenceMaxBytes > 0, "presence-max-bytes must be positive")
 	if _, err := c.relayKey(); err != nil {
 		errs = append(errs, err)
 	}

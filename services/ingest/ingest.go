@@ -27,6 +27,7 @@ import (
 	"github.com/apiary-relay/apiary/services/ingest/internal/moderation"
 	"github.com/apiary-relay/apiary/services/ingest/internal/outbox"
 	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
+	"github.com/apiary-relay/apiary/services/ingest/internal/presence"
 	"github.com/apiary-relay/apiary/services/ingest/internal/store"
 	"github.com/apiary-relay/apiary/services/ingest/internal/verify"
 )
@@ -86,6 +87,7 @@ type Service struct {
 	verifier   *verify.Pool
 	commits    *commit.Queue
 	ephemerals *commit.Queue
+	presence   *presence.Service
 	publisher  *outbox.Publisher
 	server     *rpc.Server
 	group      *lifecycle.Group
@@ -134,6 +136,9 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		Policy:  policy.Limits{Content: cfg.MaxContent, Skew: cfg.MaxSkew},
 		Observe: func(ctx context.Context, took time.Duration) { x.verify.Record(ctx, took.Seconds()) },
 	})
+	s.presence = presence.New(presence.Config{TTL: cfg.PresenceTTL, Partitions: cfg.Partitions}, presence.Deps{
+		Bus: deps.Bus, Store: s.store, Key: key, Now: deps.Now, Log: telemetry.Sampled(deps.Log, faultInterval),
+	})
 	s.buildQueues(deps)
 	if deps.Draining == nil {
 		deps.Draining = s.draining
@@ -142,6 +147,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	s.server.Register(func(r grpc.ServiceRegistrar) {
 		ingestv1.RegisterIngestServiceServer(r, s)
 		ingestv1.RegisterDirectoryServiceServer(r, directory.New(s.store))
+		ingestv1.RegisterPresenceServiceServer(r, s.presence)
 		ingestv1.RegisterModerationServiceServer(r, moderation.New(s.store, s.now))
 		ingestv1.RegisterInviteServiceServer(r, invites.New(s.store))
 	})
@@ -174,7 +180,7 @@ func (s *Service) buildQueues(deps Deps) {
 	}
 	s.commits = commit.NewQueue(s.cfg.QueueEvents, limits, committer.Flush)
 	ephemeral := &commit.Ephemeral{
-		Store: s.store, Bus: deps.Bus, Partitions: s.cfg.Partitions, Timeout: s.cfg.CommitTimeout, Log: faults,
+		Store: s.store, Bus: deps.Bus, Partitions: s.cfg.Partitions, Timeout: s.cfg.CommitTimeout, Presence: s.presence, Log: faults,
 	}
 	s.ephemerals = commit.NewQueue(s.cfg.QueueEvents, limits, ephemeral.Flush)
 }
@@ -200,7 +206,8 @@ func (s *Service) assemble(deps Deps, sweeper *outbox.Sweeper) {
 	s.group.Add("sweeper", sweeper)
 	s.group.Add("publisher", s.publisher)
 	s.group.Add("commits", s.commits, "publisher")
-	s.group.Add("ephemerals", s.ephemerals)
+	s.group.Add("presence", s.presence)
+	s.group.Add("ephemerals", s.ephemerals, "presence")
 	s.group.Add("verifier", s.verifier)
 	s.group.Add("open-streams", lifecycle.OnStop(s.waitStreams), "commits", "ephemerals", "verifier")
 	s.group.Add("server", s.server, "open-streams")

@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/apiary-relay/apiary/pkg/bus/subject"
 	"github.com/apiary-relay/apiary/pkg/fault"
 	"github.com/apiary-relay/apiary/pkg/nostr"
 	"github.com/apiary-relay/apiary/pkg/telemetry"
@@ -107,12 +108,17 @@ func (st *stream) read(srv ingestv1.IngestService_PublishServer) {
 		if err == nil && len(req.GetSubmissions()) > maxSubmissions {
 			err = fault.New(fault.Invalid, fmt.Sprintf("at most %d submissions in a request, not %d", maxSubmissions, len(req.GetSubmissions())))
 		}
+		if err == nil && req.GetGateway() != "" {
+			if _, malformed := subject.ParseGateway(req.GetGateway()); malformed != nil {
+				err = fault.Wrap(fault.Invalid, "malformed gateway", malformed)
+			}
+		}
 		if err != nil {
 			st.endErr = err
 			return
 		}
 		for _, sub := range req.GetSubmissions() {
-			if err := st.start(srv.Context(), sub); err != nil {
+			if err := st.start(srv.Context(), sub, req.GetGateway()); err != nil {
 				st.endErr = err
 				return
 			}
@@ -122,7 +128,7 @@ func (st *stream) read(srv ingestv1.IngestService_PublishServer) {
 
 // start takes one submission. It waits for a slot, for bytes and for the verifiers: backpressure. An error
 // means that the stream died meanwhile.
-func (st *stream) start(ctx context.Context, in *ingestv1.Submission) error {
+func (st *stream) start(ctx context.Context, in *ingestv1.Submission, gateway string) error {
 	svc := st.svc
 	select {
 	case st.slots <- struct{}{}:
@@ -131,6 +137,7 @@ func (st *stream) start(ctx context.Context, in *ingestv1.Submission) error {
 	}
 	sub := &submission{stream: st, ref: in.GetRef(), began: time.Now()}
 	offered, verdict := svc.offer(in)
+	offered.Gateway = gateway
 	sub.job = verify.NewJob(offered)
 	st.mu.Lock()
 	st.open++

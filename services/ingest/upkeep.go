@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/apiary-relay/apiary/pkg/bus"
+	"github.com/apiary-relay/apiary/pkg/bus/subject"
 )
 
 const (
@@ -177,6 +178,12 @@ func (s *Service) ensureStreams(ctx context.Context, ready func(), b *bus.Bus) e
 				Replicas: s.cfg.StreamReplicas, Partitions: s.cfg.Partitions,
 				EventsMaxBytes: s.cfg.EventsMaxBytes, EphemeralMaxBytes: s.cfg.EphemeralMaxBytes,
 			})
+			if err == nil {
+				err = b.EnsureBucket(within, bus.BucketOptions{
+					Name: subject.BucketPresence, Description: "Who is online: one key for each gateway and public key.",
+					TTL: s.cfg.PresenceTTL, MaxBytes: s.cfg.PresenceMaxBytes, Replicas: s.cfg.StreamReplicas,
+				})
+			}
 			cancel()
 			if err != nil && ctx.Err() == nil {
 				next = retryInterval

@@ -6,6 +6,7 @@
 package subject
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
@@ -60,6 +61,27 @@ func Control(community int64) string {
 	return controlPrefix + strconv.FormatInt(community, 10)
 }
 
+// PresenceKey is the key of BucketPresence under which a gateway is recorded to have a connection of a public key.
+// gateway is an identifier of letters and digits.
+func PresenceKey(community int64, pubkey [32]byte, gateway string) string {
+	return strconv.FormatInt(community, 10) + "." + hex.EncodeToString(pubkey[:]) + "." + gateway
+}
+
+// ParsePresenceKey takes a PresenceKey apart, or returns an error that wraps ErrSubject.
+func ParsePresenceKey(s string) (community int64, pubkey [32]byte, gateway string, err error) {
+	number, rest, _ := strings.Cut(s, ".")
+	digits, gateway, _ := strings.Cut(rest, ".")
+	community, _ = strconv.ParseInt(number, 10, 64)
+	if len(digits) == hex.EncodedLen(len(pubkey)) {
+		_, _ = hex.Decode(pubkey[:], []byte(digits)) // what it leaves undone, the comparison finds
+	}
+	// Only the spelling that PresenceKey makes.
+	if _, err := ParseGateway(gateway); err != nil || community <= 0 || PresenceKey(community, pubkey, gateway) != s {
+		return 0, [32]byte{}, "", fmt.Errorf("parse key %q: %w", s, ErrSubject)
+	}
+	return community, pubkey, gateway, nil
+}
+
 // ParseEvents returns the partition of an Events subject, or an error that wraps ErrSubject.
 func ParseEvents(s string) (uint32, error) {
 	return parsePartition(s, eventsPrefix)
@@ -81,6 +103,18 @@ func ParseControl(s string) (int64, error) {
 		}
 	}
 	return 0, fmt.Errorf("parse subject %q: %w", s, ErrSubject)
+}
+
+// maxGateway is the length of a gateway's identifier in bytes.
+const maxGateway = 64
+
+// ParseGateway returns a gateway's identifier if it can be a part of PresenceKey, or an error that wraps ErrSubject.
+func ParseGateway(s string) (string, error) {
+	odd := func(r rune) bool { return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') }
+	if s == "" || len(s) > maxGateway || strings.ContainsFunc(s, odd) {
+		return "", fmt.Errorf("parse gateway %q: %w", s, ErrSubject)
+	}
+	return s, nil
 }
 
 func parsePartition(s, prefix string) (uint32, error) {

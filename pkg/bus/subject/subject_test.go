@@ -1,6 +1,7 @@
 package subject_test
 
 import (
+	"bytes"
 	"math"
 	"strings"
 	"testing"
@@ -32,7 +33,27 @@ func TestParseIsTheInverse(t *testing.T) {
 		gotCommunity, err := subject.ParseControl(subject.Control(community))
 		require.NoError(t, err)
 		require.Equal(t, community, gotCommunity)
+		pubkey := [32]byte(rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(t, "pubkey"))
+		gateway := rapid.StringMatching("[0-9A-Za-z]{1,64}").Draw(t, "gateway")
+		gotCommunity, gotPubkey, gotGateway, err := subject.ParsePresenceKey(subject.PresenceKey(community, pubkey, gateway))
+		require.NoError(t, err)
+		require.Equal(t, community, gotCommunity)
+		require.Equal(t, pubkey, gotPubkey)
+		require.Equal(t, gateway, gotGateway)
 	})
+}
+
+func TestPresenceKeysHaveOneSpelling(t *testing.T) {
+	t.Parallel()
+	key := strings.Repeat("0a", 32)
+	require.Equal(t, "7."+key+".G1", subject.PresenceKey(7, [32]byte(bytes.Repeat([]byte{10}, 32)), "G1"))
+	for _, s := range []string{
+		"", "7", "7." + key, "7." + key + ".", "0." + key + ".G1", "-7." + key + ".G1", "07." + key + ".G1", "7." + strings.ToUpper(key) + ".G1",
+		"7." + key[2:] + ".G1", "7." + key[1:] + "x.G1", "7." + key + ".G.1", "7." + key + ".*", "7." + key + "." + strings.Repeat("g", 65),
+	} {
+		_, _, _, err := subject.ParsePresenceKey(s)
+		require.ErrorIs(t, err, subject.ErrSubject, s)
+	}
 }
 
 func TestParseRefusesOtherSpellings(t *testing.T) {

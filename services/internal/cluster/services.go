@@ -26,6 +26,8 @@ import (
 const (
 	// poolConns is small, so that many nodes share one Postgres.
 	poolConns = 4
+	// presenceTTL is short, so that a test may wait for it, and long enough for gateways that are late.
+	presenceTTL = 6 * time.Second
 )
 
 // RelayKey is the name of the nostrtest key that the relay signs with.
@@ -42,6 +44,7 @@ func settings(address string) apiary.Config {
 	cfg.Gateway.AuthTimeout = patience
 	cfg.Ingest.RelayKey = config.NewSecret(nostrtest.Key(RelayKey).Hex())
 	cfg.Gateway.Self = nostrtest.PubKey(RelayKey).String()
+	cfg.Ingest.PresenceTTL = presenceTTL
 	cfg.Ingest.OutboxAge = time.Second
 	cfg.Ingest.OutboxInterval = 250 * time.Millisecond
 	return cfg

@@ -30,6 +30,7 @@ var names = map[string]string{
 	"Control":         strings.TrimSuffix(subject.Control(1), "1") + "<community>",
 	"Quota":           subject.Quota,
 	"BucketPresence":  subject.BucketPresence,
+	"PresenceKey":     "<community>.<public key>.<gateway>",
 }
 
 // exported returns the exported names of a package's files that build or are a subject.

@@ -64,6 +64,9 @@ func (s *Session) admit(key nostr.PubKey) {
 	if !slices.ContainsFunc(keys, func(k []byte) bool { return string(k) == string(key[:]) }) {
 		// A copy: the principal is never changed.
 		s.auth.principal.Store(&commonv1.Principal{Pubkeys: append(slices.Clip(keys), bytes.Clone(key[:]))})
+		if !s.left {
+			s.srv.Roster.Join(s.community.ID, key)
+		}
 	}
 }
 

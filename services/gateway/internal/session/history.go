@@ -48,6 +48,9 @@ func (s *Session) history(ctx context.Context, sub *subscription, q query, p *co
 	h := &history{s: s, sub: sub, patience: slotPatience}
 	defer h.leave()
 	err := s.inTurn(ctx, func() error {
+		if err := s.srv.presence(ctx, s.community.ID, q, p, h.add); err != nil || !q.stored {
+			return err
+		}
 		return s.srv.stored(ctx, s.community.ID, q, p, sub.setSnapshot, h.add)
 	})
 	if err != nil {

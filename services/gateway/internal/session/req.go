@@ -26,7 +26,10 @@ type query struct {
 	topics  []topic            // in order of appearance
 	stored  bool               // some filter wants stored events
 	invites []*commonv1.Filter // those that ask for an invite
-	dropped bool               // some filter can match nothing and is not among filters
+	// presences and present are who it asks about, by filter and altogether; the filters are not among filters.
+	presences []presences
+	present   [][]byte
+	dropped   bool // some filter can match nothing and is not among filters
 }
 
 const (
@@ -89,6 +92,13 @@ func (srv *Server) plan(filters []nostr.Filter) (query, error) {
 		if asksInvite(f) {
 			q.invites = append(q.invites, pb)
 		}
+		if asksPresence(f) {
+			if err := q.askPresence(f, limit); err != nil {
+				return q, err
+			}
+			q.listen("", pb)
+			continue
+		}
 		q.filters = append(q.filters, pb)
 		q.stored = q.stored || limit > 0
 		switch {
@@ -144,7 +154,7 @@ func (s *Session) req(f *wire.Frame, start time.Time) {
 		s.refuse(f.SubID, fault.Frame(err))
 		return
 	}
-	if len(q.filters) == 0 {
+	if len(q.filters) == 0 && len(q.topics) == 0 {
 		// Nothing can match, now or later: there is nothing to keep open.
 		s.close(f.SubID)
 		s.conn.Control(cork.Build(len(f.SubID)+16, func(b []byte) []byte { return wire.AppendEOSE(b, f.SubID) }))
@@ -237,7 +247,7 @@ func (s *Session) run(sub *subscription, p *commonv1.Principal) string {
 	if len(q.invites) > 0 {
 		s.invite(ctx, sub, q.invites, p)
 	}
-	if q.stored {
+	if q.stored || len(q.presences) > 0 {
 		if err := s.history(ctx, sub, q, p); err != nil {
 			return fault.Frame(err)
 		}
@@ -286,7 +296,7 @@ func (s *Session) count(f *wire.Frame, start time.Time) {
 		s.closed(f.SubID, fault.Frame(err))
 		return
 	}
-	if len(q.filters) == 0 {
+	if len(q.filters) == 0 && len(q.presences) == 0 {
 		s.counted(f.SubID, 0, nil)
 		return
 	}

@@ -14,6 +14,7 @@ import (
 	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
 	"github.com/apiary-relay/apiary/services/gateway/internal/live"
 	"github.com/apiary-relay/apiary/services/gateway/internal/metrics"
+	"github.com/apiary-relay/apiary/services/gateway/internal/presence"
 	"github.com/apiary-relay/apiary/services/gateway/internal/submit"
 )
 
@@ -87,6 +88,9 @@ type Deps struct {
 	Metrics *metrics.Metrics
 	Tracer  trace.Tracer
 	Search  Search
+	// Presence answers who is online, and Roster is told who is here.
+	Presence Presence
+	Roster   *presence.Roster
 	// Invites makes invite codes.
 	Invites Invites
 	Submit  *submit.Submitter

@@ -41,6 +41,7 @@ type Session struct {
 	subs   map[string]*subscription
 	lagged []*subscription // to be closed when there is room
 	counts int
+	left   bool // the connection has ended
 }
 
 // Serve runs a session on c and returns when the connection has ended and nothing of the session is
@@ -62,9 +63,20 @@ func (srv *Server) Serve(c *conn.Conn, client *admit.Client, community Community
 	s.conn.Serve(s)
 	stopAuth()
 	s.closeAll()
+	s.leave()
 	s.jobs.wait()
 	srv.Log.LogAttrs(s.ctx, slog.LevelDebug, "connection closed",
 		slog.Uint64(telemetry.KeyConn, s.id), slog.String("cause", c.Cause()))
+}
+
+// leave takes the session's keys off the roster, and those that are admitted later are not put on it.
+func (s *Session) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.left = true
+	for _, key := range s.Principal().GetPubkeys() {
+		s.srv.Roster.Leave(s.community.ID, nostr.PubKey(key))
+	}
 }
 
 // Community returns the surrogate key of the session's tenant and whether it was closed at connection.

@@ -12,13 +12,17 @@ import (
 	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
 )
 
-// Stored passes each stored event that matches to each, as a REQ would get them before its EOSE: the same
-// judgement of the filters, the same bounds, the same access. An error of each ends it and is returned; any
-// other is a *fault.Error, or one that pkg/fault understands.
+// Stored passes each stored event that matches to each, and what the relay knows of who is online, as a REQ would
+// get them before its EOSE: the same judgement of the filters, the same bounds, the same access. An error of each
+// ends it and is returned; any other is a *fault.Error, or one that pkg/fault understands.
 func (srv *Server) Stored(
 	ctx context.Context, community int64, p *commonv1.Principal, filters []nostr.Filter, each func(raw []byte) error,
 ) error {
 	q, err := srv.planFor(p, filters)
+	if err != nil {
+		return err
+	}
+	err = srv.presence(ctx, community, q, p, func(_ context.Context, raw []byte) error { return each(raw) })
 	if err != nil || !q.stored {
 		return err
 	}
@@ -33,7 +37,7 @@ func (srv *Server) Count(
 	ctx context.Context, community int64, p *commonv1.Principal, filters []nostr.Filter,
 ) (n uint64, hll []byte, err error) {
 	q, err := srv.planFor(p, filters)
-	if err != nil || len(q.filters) == 0 {
+	if err != nil {
 		return 0, nil, err
 	}
 	return srv.count(ctx, community, q, p)
@@ -84,11 +88,19 @@ func (srv *Server) stored(
 	}
 }
 
-// count asks search how many events match. The registers are only passed on when the client asked with one
-// filter: with another one besides, even one that matches nothing, it could not tell the offset.
+// count asks search how many events match, and adds who is online of those that the query asks about. The
+// registers are only passed on when the client asked with one filter: with another one besides, even one that
+// matches nothing, it could not tell the offset.
 func (srv *Server) count(
 	ctx context.Context, community int64, q query, p *commonv1.Principal,
 ) (n uint64, hll []byte, err error) {
+	err = srv.presence(ctx, community, q, p, func(context.Context, []byte) error {
+		n++
+		return nil
+	})
+	if err != nil || len(q.filters) == 0 {
+		return n, nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, srv.cfg.QueryTimeout)
 	defer cancel()
 	if err := srv.queries.Acquire(ctx, 1); err != nil {
@@ -100,10 +112,10 @@ func (srv *Server) count(
 	resp, err := srv.Search.Count(ctx, &searchv1.CountRequest{
 		Community: community, Principal: p, Filters: q.filters,
 	})
-	if err == nil && len(q.filters) == 1 && !q.dropped {
+	if err == nil && len(q.filters) == 1 && len(q.presences) == 0 && !q.dropped {
 		hll = resp.GetHll()
 	}
-	return resp.GetCount(), hll, err
+	return n + resp.GetCount(), hll, err
 }
 
 // callError prefers why ctx has ended to what a call made of it.

@@ -69,7 +69,7 @@ func (st *stream) take(cfg Config) *ingestv1.PublishRequest {
 	if n == 0 {
 		return nil
 	}
-	req := &ingestv1.PublishRequest{Submissions: make([]*ingestv1.Submission, n)}
+	req := &ingestv1.PublishRequest{Gateway: cfg.Gateway, Submissions: make([]*ingestv1.Submission, n)}
 	for i, j := range st.queue[:n] {
 		st.lastRef++
 		j.Event.Ref = st.lastRef

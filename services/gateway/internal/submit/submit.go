@@ -24,6 +24,8 @@ type Client interface {
 
 // Config bounds the way to ingest.
 type Config struct {
+	// Gateway identifies this process.
+	Gateway string
 	// Deadline is how long a submission may wait for its verdict, both attempts together.
 	Deadline time.Duration
 	// Patience is how long a submission may wait for a replica to become reachable.

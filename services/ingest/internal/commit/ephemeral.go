@@ -26,6 +26,13 @@ type Bus interface {
 	PublishAsync(ctx context.Context, subject, msgID string, payload []byte) (*bus.Future, error)
 }
 
+// Presence records who is online; *presence.Service does.
+type Presence interface {
+	// Announce records accepted presence events before they are answered, so that whoever asks afterwards gets what
+	// they say.
+	Announce(ctx context.Context, announcements []*policy.Candidate)
+}
+
 // Ephemeral is the flush function of the queue of events that are never stored: they are judged on a short
 // read and passed on to the memory stream, whose acknowledgement is what accepts them.
 type Ephemeral struct {
@@ -37,6 +44,8 @@ type Ephemeral struct {
 	Partitions uint32
 	// Timeout bounds one batch.
 	Timeout time.Duration
+	// Presence is told what is announced to it.
+	Presence Presence
 	// Log is for faults; best a sampled one.
 	Log *slog.Logger
 
@@ -122,6 +131,23 @@ func (e *Ephemeral) publish(ctx context.Context, admitted map[uint32][]Item, env
 			answer(s.items, policy.Undelivered)
 			continue
 		}
-		answer(s.items, policy.Verdict{})
+		e.accept(ctx, s.items)
+	}
+}
+
+// accept answers items whose events are on their way.
+func (e *Ephemeral) accept(ctx context.Context, items []Item) {
+	var announcements []*policy.Candidate
+	var announcing []Item
+	for _, it := range items {
+		if c := it.Candidate(); c.IsAnnouncement() {
+			announcements, announcing = append(announcements, c), append(announcing, it)
+		} else {
+			it.Answer(policy.Verdict{})
+		}
+	}
+	if len(announcements) > 0 {
+		e.Presence.Announce(ctx, announcements)
+		answer(announcing, policy.Verdict{})
 	}
 }

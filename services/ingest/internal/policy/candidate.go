@@ -17,6 +17,8 @@ type Submission struct {
 	Principal []nostr.PubKey
 	// Traceparent is the W3C trace context that travels with the event, empty when it is not sampled.
 	Traceparent string
+	// Gateway identifies the gateway with the connection that it came over, empty if there is none.
+	Gateway string
 }
 
 // MaxPrincipal is how many keys one principal may have.
@@ -172,6 +174,12 @@ func (c *Candidate) IsEphemeral() bool { return c.Event.Kind.IsEphemeral() && c.
 // IsStored reports whether the event is kept and passed on when a transaction accepts it. Of a command that is not,
 // only the id is remembered, for as long as it could be sent again.
 func (c *Candidate) IsStored() bool { return kind.Of(c.Event.Kind).Class != kind.Unstored }
+
+// IsAnnouncement reports whether the event announces its author's status to the community. What is said in a channel
+// stays there.
+func (c *Candidate) IsAnnouncement() bool {
+	return c.Event.Kind == nostr.KindPresence && c.Channel == ""
+}
 
 // Whole reports whether the event holds its whole community, so that it is alone with it in a batch.
 func (c *Candidate) Whole() bool { return c.Vanish != nil || (c.Command != nil && c.Channel == "") }

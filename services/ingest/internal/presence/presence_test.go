@@ -1,0 +1,213 @@
+package presence
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/apiary-relay/apiary/pkg/bus"
+	"github.com/apiary-relay/apiary/pkg/bus/subject"
+	"github.com/apiary-relay/apiary/pkg/fault"
+	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/nostr/wire"
+	"github.com/apiary-relay/apiary/pkg/testkit/bustest"
+	"github.com/apiary-relay/apiary/pkg/testkit/nostrtest"
+	ingestv1 "github.com/apiary-relay/apiary/proto/gen/apiary/ingest/v1"
+	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
+)
+
+// stateless knows of no community.
+type stateless struct{}
+
+func (stateless) ReadState(context.Context, []*policy.Candidate) (*policy.State, error) {
+	return &policy.State{}, nil
+}
+
+// replica runs a service on the server until the test ends.
+func replica(tb testing.TB, server *bustest.Server, key *nostr.SecretKey) *Service {
+	tb.Helper()
+	b := server.Connect(tb)
+	s := New(Config{TTL: time.Minute, Partitions: 4}, Deps{
+		Bus: b, Store: stateless{}, Key: key, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+	})
+	ctx, cancel := context.WithCancel(tb.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx, func() {}) }()
+	tb.Cleanup(func() {
+		cancel()
+		require.NoError(tb, <-done)
+	})
+	bustest.EnsureStreams(tb, b)
+	require.NoError(tb, b.EnsureBucket(tb.Context(), bus.BucketOptions{
+		Name: subject.BucketPresence, TTL: time.Minute, MaxBytes: 32 << 20, Replicas: 1,
+	}))
+	return s
+}
+
+func announcement(name, gateway, status string) *policy.Candidate {
+	c := &policy.Candidate{Event: &nostr.Event{PubKey: nostrtest.PubKey(name), Kind: nostr.KindPresence, Content: status}}
+	c.Community, c.Gateway = 1, gateway
+	return c
+}
+
+func report(tb testing.TB, s *Service, gateway string, gone bool, names ...string) {
+	tb.Helper()
+	req := &ingestv1.ReportSessionsRequest{Gateway: gateway}
+	for _, name := range names {
+		key := nostrtest.PubKey(name)
+		req.Sessions = append(req.Sessions, &ingestv1.Session{Community: 1, Pubkey: key[:], Gone: gone})
+	}
+	resp, err := s.ReportSessions(tb.Context(), req)
+	require.NoError(tb, err)
+	require.Equal(tb, time.Minute, resp.GetTtl().AsDuration())
+}
+
+// ask returns what the service answers of some users.
+func ask(tb testing.TB, s *Service, names ...string) map[string]string {
+	tb.Helper()
+	req := &ingestv1.GetPresenceRequest{Community: 1}
+	byKey := make(map[nostr.PubKey]string)
+	for _, name := range names {
+		key := nostrtest.PubKey(name)
+		req.Pubkeys, byKey[key] = append(req.Pubkeys, key[:]), name
+	}
+	resp, err := s.GetPresence(tb.Context(), req)
+	require.NoError(tb, err)
+	statuses := make(map[string]string)
+	for _, status := range resp.GetStatuses() {
+		ev, err := wire.DecodeEvent(status.GetEvent(), wire.DefaultLimits())
+		require.NoError(tb, err)
+		require.NoError(tb, ev.Verify())
+		require.Equal(tb, nostrtest.PubKey("relay"), ev.PubKey)
+		statuses[byKey[nostr.PubKey(status.GetPubkey())]] = ev.Content
+	}
+	return statuses
+}
+
+func TestReplicasAnswerWithEverythingThatWasAcknowledged(t *testing.T) {
+	t.Parallel()
+	server := bustest.New(t)
+	one, other := replica(t, server, nostrtest.Key("relay")), replica(t, server, nostrtest.Key("relay"))
+	for range 20 {
+		report(t, one, "G1", false, "alice")
+		require.Empty(t, ask(t, other, "alice", "bob"))
+		other.Announce(t.Context(), []*policy.Candidate{
+			announcement("alice", "G1", "online"), announcement("bob", "G2", "away"), announcement("carol", "", "nowhere"),
+		})
+		require.Equal(t, map[string]string{"alice": "online", "bob": "away"}, ask(t, one, "alice", "bob", "alice", "carol"))
+		report(t, one, "G3", false, "alice")
+		report(t, other, "G1", true, "alice", "bob")
+		require.Equal(t, map[string]string{"alice": "online", "bob": "away"}, ask(t, one, "alice", "bob"))
+		report(t, one, "G3", true, "alice")
+		report(t, one, "G2", true, "bob")
+		require.Empty(t, ask(t, other, "alice", "bob"))
+	}
+}
+
+// A replica that starts knows what others have known: the records say it.
+func TestANewReplicaKnowsWhatWasAnnouncedElsewhere(t *testing.T) {
+	t.Parallel()
+	server := bustest.New(t)
+	one := replica(t, server, nostrtest.Key("relay"))
+	one.Announce(t.Context(), []*policy.Candidate{announcement("alice", "G1", "online")})
+	report(t, one, "G2", false, "alice")
+	report(t, one, "G1", true, "alice")
+	require.Equal(t, map[string]string{"alice": "online"}, ask(t, replica(t, server, nostrtest.Key("relay")), "alice"))
+}
+
+// Every replica tells of a departure, and there is one.
+func TestDeparturesAreTold(t *testing.T) {
+	t.Parallel()
+	server := bustest.New(t)
+	one := replica(t, server, nostrtest.Key("relay"))
+	other := replica(t, server, nostrtest.Key("relay"))
+	one.Announce(t.Context(), []*policy.Candidate{announcement("alice", "G1", "online"), announcement("bob", "G1", "online")})
+	report(t, one, "G1", true, "alice")
+	report(t, other, "G1", true, "bob")
+	b := server.Connect(t)
+	var state bus.State
+	require.Eventually(t, func() bool { // nothing tells when a replica has tried
+		var err error
+		state, err = b.StreamState(t.Context(), subject.StreamEphemeral)
+		for _, s := range []*Service{one, other} {
+			s.mu.Lock()
+			state.Messages += uint64(len(s.left))
+			s.mu.Unlock()
+		}
+		return err == nil && state.Messages == 2
+	}, time.Minute, 20*time.Millisecond)
+	require.EqualValues(t, 2, state.LastSeq)
+}
+
+func TestPresenceRefusals(t *testing.T) {
+	t.Parallel()
+	server := bustest.New(t)
+	s := replica(t, server, nostrtest.Key("relay"))
+	key := nostrtest.PubKey("alice")
+	for name, req := range map[string]*ingestv1.ReportSessionsRequest{
+		"no gateway":  {Sessions: []*ingestv1.Session{{Community: 1, Pubkey: key[:]}}},
+		"bad gateway": {Gateway: "a.*", Sessions: []*ingestv1.Session{{Community: 1, Pubkey: key[:]}}},
+		"community":   {Gateway: "G", Sessions: []*ingestv1.Session{{Pubkey: key[:]}}},
+		"key":         {Gateway: "G", Sessions: []*ingestv1.Session{{Community: 1, Pubkey: key[1:]}}},
+		"too many":    {Gateway: "G", Sessions: make([]*ingestv1.Session, maxSessions+1)},
+	} {
+		_, err := s.ReportSessions(t.Context(), req)
+		require.Equal(t, fault.Invalid, fault.ReasonOf(err), name)
+	}
+	for name, req := range map[string]*ingestv1.GetPresenceRequest{
+		"community": {Pubkeys: [][]byte{key[:]}},
+		"key":       {Community: 1, Pubkeys: [][]byte{nil}},
+		"too many":  {Community: 1, Pubkeys: make([][]byte, maxKeys+1)},
+	} {
+		_, err := s.GetPresence(t.Context(), req)
+		require.Equal(t, fault.Invalid, fault.ReasonOf(err), name)
+	}
+	_, err := replica(t, server, nil).GetPresence(t.Context(), &ingestv1.GetPresenceRequest{Community: 1})
+	require.Equal(t, fault.Unsupported, fault.ReasonOf(err))
+	server.Stop(t)
+	_, err = s.GetPresence(t.Context(), &ingestv1.GetPresenceRequest{Community: 1, Pubkeys: [][]byte{key[:]}})
+	require.Equal(t, fault.Overloaded, fault.ReasonOf(err))
+	_, err = s.ReportSessions(t.Context(), &ingestv1.ReportSessionsRequest{Gateway: "G", Sessions: []*ingestv1.Session{{Community: 1, Pubkey: key[:]}}})
+	require.Equal(t, fault.Overloaded, fault.ReasonOf(err))
+}
+
+const benchmarkUsers = 256
+
+func users() []*ingestv1.Session {
+	all := make([]*ingestv1.Session, benchmarkUsers)
+	for i := range all {
+		key := nostr.PubKey{byte(i), byte(i >> 8), 1}
+		all[i] = &ingestv1.Session{Community: 1, Pubkey: key[:]}
+	}
+	return all
+}
+
+// BenchmarkReport reports as many keys as a page of a client's contacts, one replica following.
+func BenchmarkReport(b *testing.B) {
+	s := replica(b, bustest.New(b), nostrtest.Key("relay"))
+	req := &ingestv1.ReportSessionsRequest{Gateway: "G", Sessions: users()}
+	for b.Loop() {
+		_, err := s.ReportSessions(b.Context(), req)
+		require.NoError(b, err)
+	}
+}
+
+// BenchmarkGetPresence asks about as many, all of them online.
+func BenchmarkGetPresence(b *testing.B) {
+	s := replica(b, bustest.New(b), nostrtest.Key("relay"))
+	req := &ingestv1.GetPresenceRequest{Community: 1}
+	for _, u := range users() {
+		c := announcement("", "G", "online")
+		c.Event.PubKey = nostr.PubKey(u.GetPubkey())
+		s.Announce(b.Context(), []*policy.Candidate{c})
+		req.Pubkeys = append(req.Pubkeys, u.GetPubkey())
+	}
+	for b.Loop() {
+		resp, err := s.GetPresence(b.Context(), req)
+		require.NoError(b, err)
+		require.Len(b, resp.GetStatuses(), benchmarkUsers)
+	}
+}

@@ -1,0 +1,121 @@
+package presence
+
+import (
+	"context"
+	"fmt"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/apiary-relay/apiary/pkg/bus/subject"
+	"github.com/apiary-relay/apiary/pkg/fault"
+	"github.com/apiary-relay/apiary/pkg/nostr"
+	busv1 "github.com/apiary-relay/apiary/proto/gen/apiary/bus/v1"
+	ingestv1 "github.com/apiary-relay/apiary/proto/gen/apiary/ingest/v1"
+)
+
+// The promises of the contract.
+const (
+	maxSessions = 512
+	maxKeys     = 500
+)
+
+// ReportSessions records which keys a gateway has connections of.
+func (s *Service) ReportSessions(ctx context.Context, req *ingestv1.ReportSessionsRequest) (*ingestv1.ReportSessionsResponse, error) {
+	gateway, err := subject.ParseGateway(req.GetGateway())
+	if err != nil {
+		return nil, fault.Wrap(fault.Invalid, "malformed gateway", err)
+	}
+	if len(req.GetSessions()) > maxSessions {
+		return nil, fault.New(fault.Invalid, fmt.Sprintf("at most %d sessions in a report", maxSessions))
+	}
+	keys := make([]userKey, len(req.GetSessions()))
+	for i, r := range req.GetSessions() {
+		if keys[i], err = parseKey(r.GetCommunity(), r.GetPubkey()); err != nil {
+			return nil, err
+		}
+	}
+	// A record must not forget what the key has announced elsewhere.
+	if err := s.sync(ctx); err != nil {
+		return nil, err
+	}
+	writes := make([]write, 0, len(keys))
+	s.mu.Lock()
+	for i, k := range keys {
+		switch {
+		case !req.GetSessions()[i].GetGone():
+			status, at := s.book.status(k)
+			writes = append(writes, write{key: k, gateway: gateway, record: &busv1.PresenceRecord{Status: status, AnnouncedAt: at}})
+		case s.book.session(k, gateway) != nil:
+			writes = append(writes, write{key: k, gateway: gateway})
+		}
+	}
+	s.mu.Unlock()
+	if err := s.write(ctx, writes); err != nil {
+		return nil, fault.Wrap(fault.Overloaded, unknown, err)
+	}
+	return &ingestv1.ReportSessionsResponse{Ttl: durationpb.New(s.cfg.TTL)}, nil
+}
+
+// GetPresence tells who of some keys is online.
+func (s *Service) GetPresence(ctx context.Context, req *ingestv1.GetPresenceRequest) (*ingestv1.GetPresenceResponse, error) {
+	if s.Key == nil {
+		return nil, fault.New(fault.Unsupported, "this relay has no key to sign presence with")
+	}
+	if len(req.GetPubkeys()) > maxKeys {
+		return nil, fault.New(fault.Invalid, fmt.Sprintf("presence of at most %d keys at a time", maxKeys))
+	}
+	keys := make([]userKey, len(req.GetPubkeys()))
+	for i, p := range req.GetPubkeys() {
+		var err error
+		if keys[i], err = parseKey(req.GetCommunity(), p); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.sync(ctx); err != nil {
+		return nil, err
+	}
+	statuses := make(map[userKey]string)
+	s.mu.Lock()
+	for _, k := range keys {
+		if status, _ := s.book.status(k); isOnline(status) {
+			statuses[k] = status
+		}
+	}
+	s.mu.Unlock()
+	if err := s.signers.Acquire(ctx, 1); err != nil {
+		return nil, fault.Wrap(fault.Overloaded, unknown, context.Cause(ctx))
+	}
+	defer s.signers.Release(1)
+	resp := &ingestv1.GetPresenceResponse{}
+	for _, k := range keys {
+		status, online := statuses[k]
+		if !online {
+			continue
+		}
+		delete(statuses, k) // each once
+		ev, err := s.sign(k, status)
+		if err != nil {
+			return nil, fault.Internal(err)
+		}
+		resp.Statuses = append(resp.Statuses, &ingestv1.PresenceStatus{Pubkey: k.pubkey[:], Event: ev.AppendJSON(nil)})
+	}
+	return resp, nil
+}
+
+// sign makes the relay's word about somebody.
+func (s *Service) sign(k userKey, status string) (*nostr.Event, error) {
+	ev := &nostr.Event{
+		Kind: nostr.KindPresence, CreatedAt: s.Now().Unix(), Content: status, Tags: nostr.Tags{{"p", k.pubkey.String()}},
+	}
+	if err := ev.Sign(s.Key); err != nil {
+		return nil, fmt.Errorf("sign presence: %w", err)
+	}
+	return ev, nil
+}
+
+func parseKey(community int64, pubkey []byte) (userKey, error) {
+	if community <= 0 || len(pubkey) != len(nostr.PubKey{}) {
+		return userKey{}, fault.New(fault.Invalid, "malformed community or key")
+	}
+	return userKey{community: community, pubkey: nostr.PubKey(pubkey)}, nil
+}
