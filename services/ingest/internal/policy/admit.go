@@ -37,6 +37,8 @@ type State struct {
 	Stored map[EventKey]bool
 	// Targets are the candidates' targets that are stored, unless they have expired or their author has vanished.
 	Targets map[EventKey]Target
+	// Referenced are the earlier events that candidates refer to, of channels that want that.
+	Referenced map[ReferenceKey]bool
 	// RootNamed are the replies whose parent names their root in an e tag.
 	RootNamed map[EventKey]bool
 }
@@ -61,6 +63,8 @@ type Channel struct {
 	Private bool
 	// Archived is set when nobody may write.
 	Archived bool
+	// PreviousRequired is set when messages must refer to earlier ones (NIP-29).
+	PreviousRequired bool
 	// ACLVersion is its access version.
 	ACLVersion uint64
 }
@@ -201,7 +205,7 @@ func admitChannel(c *Candidate, st *State) Verdict {
 	if st.Channels[c.ChannelKey()].Archived {
 		return channelArchived
 	}
-	return Verdict{}
+	return admitReferences(c, st)
 }
 
 // mayUse reports whether the candidate's channel exists and is not hidden from its writers.

@@ -429,6 +429,34 @@ func TestDeleteEventOfAChannel(t *testing.T) {
 	h.refuse("target event not found in this channel", "alice", nostr.KindDeleteEvent, e(own))
 }
 
+// What was written for another place is kept out of a channel that asks for it (NIP-29).
+func TestPreviousEvents(t *testing.T) {
+	h := newHall(t)
+	message := func(who string, refs ...string) policy.Verdict {
+		h.serial++
+		opts := []nostrtest.Option{nostrtest.Kind(9), nostrtest.Channel("hall"), nostrtest.Tag("serial", strconv.Itoa(h.serial))}
+		if refs != nil {
+			opts = append(opts, nostrtest.Tag(append([]string{"previous"}, refs...)...))
+		}
+		return h.verdict(h.candidate(who, opts...))
+	}
+	require.True(t, message("bob").Accepted())
+	require.True(t, message("bob", "00000000").Accepted(), "nobody asks for references yet")
+	h.must("alice", nostr.KindEditMetadata, nostrtest.Tag("previous_required", "true"))
+	meta := h.state("hall", nostr.KindGroupMetadata)
+	require.Equal(t, 1, meta.Tags.Count("previous_required"))
+	outside := h.candidate("bob", nostrtest.Content("outside"))
+	h.accept(outside)
+	const want = "messages here must refer to earlier events of the channel, and to no others (previous tag)"
+	first, members := meta.ID.String()[:8], h.state("hall", nostr.KindGroupMembers).ID.String()[:8]
+	require.True(t, message("bob", first).Accepted())
+	require.True(t, message("bob", first, members).Accepted())
+	for _, refs := range [][]string{nil, {}, {"00000000"}, {first, "00000000"}, {first[:7]}, {"xxxxxxxx"}, {outside.Event.ID.String()[:8]}} {
+		require.Equal(t, want, message("bob", refs...).Message, refs)
+	}
+	h.must("bob", nostr.KindJoinRequest) // no message
+}
+
 // Whoever leaves the community leaves its channels, and they do not lose their last owner with it.
 func TestLeavingTheCommunityLeavesItsChannels(t *testing.T) {
 	h := newHall(t)

@@ -20,7 +20,7 @@ SELECT id, access = 'closed', min_pow, unknown_kinds = 'registry-only', acl_vers
 
 	// By channels_community_id_h_key.
 	sqlChannels = `
-SELECT q.n, c.id, c.visibility = 'private', c.archived_at IS NOT NULL, c.acl_version
+SELECT q.n, c.id, c.visibility = 'private', c.archived_at IS NOT NULL, c.previous_required, c.acl_version
 FROM unnest($1::bigint[], $2::text[]) WITH ORDINALITY AS q (community_id, h, n)
 JOIN ingest.channels c ON c.community_id = q.community_id AND c.h = q.h`
 
@@ -160,6 +160,7 @@ func (q *question) queue(b *pgx.Batch, st *policy.State, withStored bool) {
 	q.queueDirectory(b, st)
 	q.queueModeration(b, st)
 	if withStored {
+		q.queueReferences(b, st)
 		q.queueRemoved(b, st)
 		q.queueEvents(b, st)
 		q.queueTargetState(b, st)
@@ -189,9 +190,11 @@ func (q *question) queueDirectory(b *pgx.Batch, st *policy.State) {
 	}
 	b.Queue(sqlChannels, communities, hs).Query(func(rows pgx.Rows) error {
 		var n, id, acl int64
-		var private, archived bool
-		_, err := pgx.ForEachRow(rows, []any{&n, &id, &private, &archived, &acl}, func() error {
-			st.Channels[q.channels.list[n-1]] = policy.Channel{ID: id, Private: private, Archived: archived, ACLVersion: uint64(acl)}
+		var private, archived, previous bool
+		_, err := pgx.ForEachRow(rows, []any{&n, &id, &private, &archived, &previous, &acl}, func() error {
+			st.Channels[q.channels.list[n-1]] = policy.Channel{
+				ID: id, Private: private, Archived: archived, PreviousRequired: previous, ACLVersion: uint64(acl),
+			}
 			return nil
 		})
 		return err
