@@ -29,7 +29,10 @@ type user struct {
 	// status is the latest that was announced, at announcedAt; empty for none.
 	status      string
 	announcedAt int64
-	sessions    map[string]*list.Element // by gateway
+	// word is the event that the relay has signed about it last, at saidAt in Unix seconds; nil for none.
+	word     []byte
+	saidAt   int64
+	sessions map[string]*list.Element // by gateway
 }
 
 // session is one record.
@@ -58,6 +61,9 @@ func (b *book) record(k userKey, gateway string, r *busv1.PresenceRecord, revisi
 		b.users[k] = u
 	}
 	if at := r.GetAnnouncedAt(); at > 0 && at >= u.announcedAt {
+		if at > u.announcedAt {
+			u.word = nil
+		}
 		u.status, u.announcedAt = r.GetStatus(), at
 	}
 	e := u.sessions[gateway]
@@ -109,6 +115,21 @@ func (b *book) drop(e *list.Element, epoch, revision uint64) (departure, bool) {
 	}
 	delete(b.users, s.user.key)
 	return departure{userKey: s.user.key, epoch: epoch, revision: revision}, isOnline(s.user.status)
+}
+
+// said returns what the relay has signed about a key's present status, unless that was before since; nil for nothing.
+func (b *book) said(k userKey, since int64) []byte {
+	if u := b.users[k]; u != nil && u.saidAt >= since {
+		return u.word
+	}
+	return nil
+}
+
+// say keeps what the relay has signed about the status that a key announced at some time.
+func (b *book) say(k userKey, announcedAt int64, word []byte, saidAt int64) {
+	if u := b.users[k]; u != nil && u.announcedAt == announcedAt {
+		u.word, u.saidAt = word, saidAt
+	}
 }
 
 func (b *book) session(k userKey, gateway string) *list.Element {

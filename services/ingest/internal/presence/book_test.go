@@ -52,6 +52,23 @@ func TestTheLatestAnnouncementCounts(t *testing.T) {
 	require.Empty(t, statusIn(b, alice), "what was said has ended with the last session")
 }
 
+func TestTheRelaysWordHoldsForTheStatusOnly(t *testing.T) {
+	t.Parallel()
+	b := newBook()
+	b.record(alice, "a", announced("online", 10), 1, start)
+	b.say(alice, 10, []byte("online"), 100)
+	require.Equal(t, "online", string(b.said(alice, 95)))
+	require.Nil(t, b.said(alice, 101), "too old")
+	b.record(alice, "b", announced("online", 10), 2, start)
+	require.NotNil(t, b.said(alice, 95))
+	b.record(alice, "b", announced("away", 20), 3, start)
+	require.Nil(t, b.said(alice, 95))
+	b.say(alice, 10, []byte("online"), 100) // signed while the status changed
+	require.Nil(t, b.said(alice, 95))
+	b.say(userKey{}, 10, []byte("nobody"), 100)
+	require.Nil(t, b.said(userKey{}, 95))
+}
+
 func TestOnlyWhoWasOnlineLeaves(t *testing.T) {
 	t.Parallel()
 	for status, leaves := range map[string]bool{"": false, "offline": false, "online": true, "somewhere": true} {

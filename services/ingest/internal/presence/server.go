@@ -17,6 +17,9 @@ import (
 const (
 	maxSessions = 512
 	maxKeys     = 500
+	// wordSeconds is for how long an event of the relay about somebody is given out, as long as the status stays.
+	// When many clients come back at once they ask about the same users, and a signature costs more than all else.
+	wordSeconds = 5
 )
 
 // ReportSessions records which keys a gateway has connections of.
@@ -74,11 +77,14 @@ func (s *Service) GetPresence(ctx context.Context, req *ingestv1.GetPresenceRequ
 	if err := s.sync(ctx); err != nil {
 		return nil, err
 	}
-	statuses := make(map[userKey]string)
+	since := s.Now().Unix() - wordSeconds
+	words := make([]word, 0, len(keys))
+	seen := make(map[userKey]bool, len(keys))
 	s.mu.Lock()
 	for _, k := range keys {
-		if status, _ := s.book.status(k); isOnline(status) {
-			statuses[k] = status
+		if status, at := s.book.status(k); isOnline(status) && !seen[k] {
+			seen[k] = true
+			words = append(words, word{key: k, status: status, announcedAt: at, event: s.book.said(k, since)})
 		}
 	}
 	s.mu.Unlock()
@@ -87,19 +93,28 @@ func (s *Service) GetPresence(ctx context.Context, req *ingestv1.GetPresenceRequ
 	}
 	defer s.signers.Release(1)
 	resp := &ingestv1.GetPresenceResponse{}
-	for _, k := range keys {
-		status, online := statuses[k]
-		if !online {
-			continue
+	for _, w := range words {
+		if w.event == nil {
+			ev, err := s.sign(w.key, w.status)
+			if err != nil {
+				return nil, fault.Internal(err)
+			}
+			w.event = ev.AppendJSON(nil)
+			s.mu.Lock()
+			s.book.say(w.key, w.announcedAt, w.event, ev.CreatedAt)
+			s.mu.Unlock()
 		}
-		delete(statuses, k) // each once
-		ev, err := s.sign(k, status)
-		if err != nil {
-			return nil, fault.Internal(err)
-		}
-		resp.Statuses = append(resp.Statuses, &ingestv1.PresenceStatus{Pubkey: k.pubkey[:], Event: ev.AppendJSON(nil)})
+		resp.Statuses = append(resp.Statuses, &ingestv1.PresenceStatus{Pubkey: w.key.pubkey[:], Event: w.event})
 	}
 	return resp, nil
+}
+
+// word is what is answered about a key; event is nil until it is signed.
+type word struct {
+	key         userKey
+	status      string
+	announcedAt int64
+	event       []byte
 }
 
 // sign makes the relay's word about somebody.

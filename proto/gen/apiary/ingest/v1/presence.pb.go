@@ -293,8 +293,8 @@ type PresenceStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// pubkey is the key, 32 bytes.
 	Pubkey []byte `protobuf:"bytes,1,opt,name=pubkey,proto3" json:"pubkey,omitempty"`
-	// event is the JSON of an event that the relay has signed just now: kind 20001, the status as its content, the key
-	// in its p tag.
+	// event is the JSON of an event that the relay has signed within the last seconds: kind 20001, the status as its
+	// content, the key in its p tag.
 	Event         []byte `protobuf:"bytes,2,opt,name=event,proto3" json:"event,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
