@@ -142,13 +142,14 @@ func (s *Service) sweepVanished(ctx context.Context, ready func()) error {
 }
 
 // sweepOutdated forgets what is too old to matter: HTTP tokens that would not be accepted anyway (NIP-98), likewise
-// commands, and invites.
+// commands, invites, and bans and timeouts that have ended.
 func (s *Service) sweepOutdated(ctx context.Context, ready func()) error {
 	ready()
 	for pause(ctx, outdatedInterval) {
 		for what, forget := range map[string]func(context.Context, time.Time, int) (int, error){
 			"tokens": s.store.ExpireTokens, "commands": s.store.ForgetCommands, "invites": s.store.ForgetInvites,
-			"channel invites": s.store.ForgetChannelInvites,
+			"channel invites": s.store.ForgetChannelInvites, "timeouts": s.store.ForgetTimeouts,
+			"bans": func(ctx context.Context, _ time.Time, limit int) (int, error) { return s.store.EndBans(ctx, limit) },
 		} {
 			for ctx.Err() == nil {
 				within, cancel := context.WithTimeout(ctx, upkeepTimeout)

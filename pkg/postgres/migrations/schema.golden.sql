@@ -85,6 +85,7 @@ CREATE TABLE ingest.banned_pubkeys (
     reason text DEFAULT ''::text NOT NULL,
     decided_by bytea NOT NULL,
     decided_at timestamp with time zone DEFAULT now() NOT NULL,
+    expires_at timestamp with time zone,
     CONSTRAINT banned_pubkeys_pubkey_check CHECK ((octet_length(pubkey) = 32))
 );
 
@@ -287,6 +288,35 @@ CREATE TABLE ingest.invites (
     CONSTRAINT invites_role_check CHECK ((role = ANY (ARRAY['admin'::text, 'member'::text])))
 );
 
+CREATE TABLE ingest.moderation_actions (
+    community_id bigint NOT NULL,
+    id bigint NOT NULL,
+    action text NOT NULL,
+    actor bytea NOT NULL,
+    command_id bytea,
+    pubkey bytea,
+    event_id bytea,
+    report_id bytea,
+    subject text DEFAULT ''::text NOT NULL,
+    reason text DEFAULT ''::text NOT NULL,
+    expires_at timestamp with time zone,
+    decided_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT moderation_actions_actor_check CHECK ((octet_length(actor) = 32)),
+    CONSTRAINT moderation_actions_command_id_check CHECK ((octet_length(command_id) = 32)),
+    CONSTRAINT moderation_actions_event_id_check CHECK ((octet_length(event_id) = 32)),
+    CONSTRAINT moderation_actions_pubkey_check CHECK ((octet_length(pubkey) = 32)),
+    CONSTRAINT moderation_actions_report_id_check CHECK ((octet_length(report_id) = 32))
+);
+
+ALTER TABLE ingest.moderation_actions ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME ingest.moderation_actions_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 CREATE TABLE ingest.outbox (
     id bigint NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
@@ -331,6 +361,29 @@ CREATE TABLE ingest.reply_counts (
     summary_at bigint NOT NULL,
     CONSTRAINT reply_counts_descendants_check CHECK ((descendants >= 0)),
     CONSTRAINT reply_counts_replies_check CHECK ((replies >= 0))
+);
+
+CREATE TABLE ingest.report_decisions (
+    community_id bigint NOT NULL,
+    report_id bytea NOT NULL,
+    status text NOT NULL,
+    action text NOT NULL,
+    decided_by bytea NOT NULL,
+    decided_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT report_decisions_decided_by_check CHECK ((octet_length(decided_by) = 32)),
+    CONSTRAINT report_decisions_report_id_check CHECK ((octet_length(report_id) = 32)),
+    CONSTRAINT report_decisions_status_check CHECK ((status = ANY (ARRAY['resolved'::text, 'dismissed'::text, 'escalated'::text])))
+);
+
+CREATE TABLE ingest.timeouts (
+    community_id bigint NOT NULL,
+    pubkey bytea NOT NULL,
+    reason text DEFAULT ''::text NOT NULL,
+    decided_by bytea NOT NULL,
+    decided_at timestamp with time zone DEFAULT now() NOT NULL,
+    expires_at timestamp with time zone NOT NULL,
+    CONSTRAINT timeouts_decided_by_check CHECK ((octet_length(decided_by) = 32)),
+    CONSTRAINT timeouts_pubkey_check CHECK ((octet_length(pubkey) = 32))
 );
 
 CREATE TABLE ingest.tombstones (
@@ -433,6 +486,9 @@ ALTER TABLE ONLY ingest.http_tokens
 ALTER TABLE ONLY ingest.invites
     ADD CONSTRAINT invites_pkey PRIMARY KEY (community_id, code_hash);
 
+ALTER TABLE ONLY ingest.moderation_actions
+    ADD CONSTRAINT moderation_actions_pkey PRIMARY KEY (community_id, id);
+
 ALTER TABLE ONLY ingest.outbox
     ADD CONSTRAINT outbox_pkey PRIMARY KEY (id);
 
@@ -445,6 +501,12 @@ ALTER TABLE ONLY ingest.replies
 ALTER TABLE ONLY ingest.reply_counts
     ADD CONSTRAINT reply_counts_pkey PRIMARY KEY (community_id, id);
 
+ALTER TABLE ONLY ingest.report_decisions
+    ADD CONSTRAINT report_decisions_pkey PRIMARY KEY (community_id, report_id);
+
+ALTER TABLE ONLY ingest.timeouts
+    ADD CONSTRAINT timeouts_pkey PRIMARY KEY (community_id, pubkey);
+
 ALTER TABLE ONLY ingest.tombstones
     ADD CONSTRAINT tombstones_pkey PRIMARY KEY (community_id, id, pubkey);
 
@@ -456,6 +518,8 @@ ALTER TABLE ONLY public.goose_db_version
 
 ALTER TABLE ONLY search.documents
     ADD CONSTRAINT documents_pkey PRIMARY KEY (community_id, id);
+
+CREATE INDEX banned_pubkeys_expiry ON ingest.banned_pubkeys USING btree (expires_at) WHERE (expires_at IS NOT NULL);
 
 CREATE INDEX channel_invites_expiry ON ingest.channel_invites USING btree (expires_at);
 
@@ -500,6 +564,8 @@ CREATE INDEX http_tokens_expiry ON ingest.http_tokens USING btree (expires_at);
 CREATE INDEX invites_expiry ON ingest.invites USING btree (expires_at);
 
 CREATE INDEX replies_root ON ingest.replies USING btree (community_id, root_id, created_at, id);
+
+CREATE INDEX timeouts_expiry ON ingest.timeouts USING btree (expires_at);
 
 CREATE INDEX documents_time ON search.documents USING btree (community_id, created_at DESC, id);
 
@@ -558,6 +624,15 @@ ALTER TABLE ONLY ingest.http_tokens
 
 ALTER TABLE ONLY ingest.invites
     ADD CONSTRAINT invites_community_id_fkey FOREIGN KEY (community_id) REFERENCES ingest.communities(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY ingest.moderation_actions
+    ADD CONSTRAINT moderation_actions_community_id_fkey FOREIGN KEY (community_id) REFERENCES ingest.communities(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY ingest.report_decisions
+    ADD CONSTRAINT report_decisions_community_id_fkey FOREIGN KEY (community_id) REFERENCES ingest.communities(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY ingest.timeouts
+    ADD CONSTRAINT timeouts_community_id_fkey FOREIGN KEY (community_id) REFERENCES ingest.communities(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY ingest.vanished
     ADD CONSTRAINT vanished_community_id_fkey FOREIGN KEY (community_id) REFERENCES ingest.communities(id) ON DELETE CASCADE;
@@ -631,6 +706,9 @@ GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.http_tokens TO apiary_ingest;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.invites TO apiary_ingest;
 
+GRANT SELECT,INSERT ON TABLE ingest.moderation_actions TO apiary_ingest;
+GRANT SELECT ON TABLE ingest.moderation_actions TO apiary_search;
+
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.outbox TO apiary_ingest;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.reactions TO apiary_ingest;
@@ -641,6 +719,12 @@ GRANT SELECT ON TABLE ingest.replies TO apiary_search;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.reply_counts TO apiary_ingest;
 GRANT SELECT ON TABLE ingest.reply_counts TO apiary_search;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.report_decisions TO apiary_ingest;
+GRANT SELECT ON TABLE ingest.report_decisions TO apiary_search;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.timeouts TO apiary_ingest;
+GRANT SELECT ON TABLE ingest.timeouts TO apiary_search;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.tombstones TO apiary_ingest;
 GRANT SELECT ON TABLE ingest.tombstones TO apiary_search;

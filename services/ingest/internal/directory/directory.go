@@ -191,6 +191,8 @@ func failed(err error) error {
 	switch {
 	case errors.Is(err, store.ErrNoCommunity):
 		return fault.Wrap(fault.NotFound, "no such community", err)
+	case errors.Is(err, store.ErrBanned):
+		return fault.Wrap(fault.Invalid, "the key is banned: lift the ban first", err)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	case store.IsTransient(err):

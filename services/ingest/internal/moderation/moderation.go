@@ -112,7 +112,7 @@ func parse(req *ingestv1.ModerateRequest) (store.Change, error) {
 	}
 	d, err := parseDescription(req)
 	if err != nil {
-		return nil, err
+		return store.Change{}, err
 	}
 	return store.Describe(d), nil
 }
@@ -139,14 +139,14 @@ func parseDescription(req *ingestv1.ModerateRequest) (d store.Description, err e
 func ofKey[K ~[32]byte](b []byte, field string, change func(K) store.Change) (store.Change, error) {
 	k, err := key[K](b, field)
 	if err != nil {
-		return nil, err
+		return store.Change{}, err
 	}
 	return change(k), nil
 }
 
 func ofKind(kind uint32, change func(nostr.Kind) store.Change) (store.Change, error) {
 	if kind > 65535 {
-		return nil, fault.New(fault.Invalid, "kind must be at most 65535")
+		return store.Change{}, fault.New(fault.Invalid, "kind must be at most 65535")
 	}
 	return change(nostr.Kind(kind)), nil
 }
@@ -154,7 +154,7 @@ func ofKind(kind uint32, change func(nostr.Kind) store.Change) (store.Change, er
 func ofNetwork(text string, change func(netip.Prefix) store.Change) (store.Change, error) {
 	network, err := ParseNetwork(text)
 	if err != nil {
-		return nil, err
+		return store.Change{}, err
 	}
 	return change(network), nil
 }
@@ -211,11 +211,12 @@ func checkIcon(icon string) error {
 
 // failed gives an error of the store its reason.
 func failed(err error) error {
+	var refused *store.RefusedError
 	switch {
+	case errors.As(err, &refused):
+		return fault.Wrap(refused.Verdict.Reason, refused.Verdict.Message, err)
 	case errors.Is(err, store.ErrNotModerator):
 		return fault.Wrap(fault.Restricted, "only owners and admins may do this", err)
-	case errors.Is(err, store.ErrOwner):
-		return fault.Wrap(fault.Restricted, "an owner cannot be removed", err)
 	case errors.Is(err, store.ErrTooManyNetworks):
 		return fault.Wrap(fault.Restricted, fmt.Sprintf("at most %d networks can be blocked", store.MaxNetworks), err)
 	case errors.Is(err, store.ErrTokenUsed):

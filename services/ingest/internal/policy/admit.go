@@ -23,6 +23,8 @@ type State struct {
 	RefusedKinds map[KindKey]bool
 	// Banned are the candidates' parties that are banned from their community.
 	Banned map[MemberKey]bool
+	// TimedOut are the candidates' parties that are timed out, and until when in Unix seconds.
+	TimedOut map[MemberKey]int64
 	// Members are the candidates' writers that are members of their closed community.
 	Members map[MemberKey]bool
 	// ChannelMembers are the candidates' writers that are members of their private channel.
@@ -119,6 +121,8 @@ func Admit(c *Candidate, st *State) Verdict {
 		return admitCommand(c, st, community)
 	case anyOf(c.Parties(), func(p nostr.PubKey) bool { return st.Banned[MemberKey{c.Community, p}] }):
 		return Banned
+	case c.Event.Kind != nostr.KindReport && st.silenced(c) > 0: // who is timed out may still call for help
+		return TimedOut(st.silenced(c))
 	case community.Closed && !anyOf(c.Writers(), func(p nostr.PubKey) bool { return st.Members[MemberKey{c.Community, p}] }):
 		return NotMember
 	}
@@ -132,6 +136,15 @@ func Admit(c *Candidate, st *State) Verdict {
 		return v
 	}
 	return admitPresent(c, st)
+}
+
+// silenced returns until when one of the candidate's parties is timed out, 0 if none is.
+func (st *State) silenced(c *Candidate) int64 {
+	var until int64
+	for _, p := range c.Parties() {
+		until = max(until, st.TimedOut[MemberKey{c.Community, p}])
+	}
+	return until
 }
 
 // admitKind decides whether the community takes such events.

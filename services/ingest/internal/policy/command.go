@@ -17,6 +17,8 @@ type Command struct {
 	Outsiders bool
 	// Signs is set when it cannot be carried out without the relay's own key.
 	Signs bool
+	// Governs is set when it is taken from keys that are timed out, so that a moderator can lift its own timeout.
+	Governs bool
 }
 
 // commandRule is what is known of a kind of command, besides what package kind says of all.
@@ -42,12 +44,19 @@ const FollowUpBytes = 256 << 10
 // commands are the kinds that are carried out. Whoever adds one adds a row here, its parse function, and what the
 // store does (store.execute).
 var commands = map[nostr.Kind]commandRule{
-	nostr.KindRelayAddMember:    {Command: Command{Signs: true}, fresh: true, parse: parseAddMember},
-	nostr.KindRelayRemoveMember: {Command: Command{Signs: true}, fresh: true, parse: parseRemoveMember},
-	nostr.KindRelayChangeRole:   {Command: Command{Signs: true}, fresh: true, parse: parseChangeRole},
-	nostr.KindRelaySetProfile:   {fresh: true, parse: parseSetProfile},
+	nostr.KindRelayAddMember:    {Command: Command{Signs: true, Governs: true}, fresh: true, parse: parseAddMember},
+	nostr.KindRelayRemoveMember: {Command: Command{Signs: true, Governs: true}, fresh: true, parse: parseRemoveMember},
+	nostr.KindRelayChangeRole:   {Command: Command{Signs: true, Governs: true}, fresh: true, parse: parseChangeRole},
+	nostr.KindRelaySetProfile:   {Command: Command{Governs: true}, fresh: true, parse: parseSetProfile},
 	nostr.KindRelayJoinRequest:  {Command: Command{Signs: true, Outsiders: true}, fresh: true, parse: parseJoinRelay},
 	nostr.KindRelayLeaveRequest: {Command: Command{Signs: true}, fresh: true, parse: parseLeaveRelay},
+
+	// Members that are removed are only announced with a key; moderation works without one.
+	nostr.KindBan:           {Command: Command{Governs: true}, fresh: true, parse: parseBan},
+	nostr.KindUnban:         {Command: Command{Governs: true}, fresh: true, parse: parseUnban},
+	nostr.KindTimeout:       {Command: Command{Governs: true}, fresh: true, parse: parseTimeout},
+	nostr.KindUntimeout:     {Command: Command{Governs: true}, fresh: true, parse: parseUntimeout},
+	nostr.KindResolveReport: {Command: Command{Governs: true}, fresh: true, parse: parseResolveReport},
 
 	// Channels work without a relay key: what would be signed is left out.
 	nostr.KindPutUser:      {parse: parsePutUser},
@@ -96,6 +105,8 @@ func admitCommand(c *Candidate, st *State, community Community) Verdict {
 		return Processed
 	case anyOf(c.Parties(), func(p nostr.PubKey) bool { return st.Banned[MemberKey{c.Community, p}] }):
 		return Banned
+	case !c.Command.Governs && st.silenced(c) > 0:
+		return TimedOut(st.silenced(c))
 	case community.Closed && !c.Command.Outsiders && !st.Members[MemberKey{c.Community, c.Event.PubKey}]:
 		return NotMember
 	}

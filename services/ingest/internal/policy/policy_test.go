@@ -80,7 +80,7 @@ func TestCheck(t *testing.T) {
 		{name: "a request to vanish from what is no relay", opts: []nostrtest.Option{kind(62), tag("relay", "https://one.example"), tag("relay", "all_relays"), tag("relay")}, reason: fault.Invalid, msg: "the request to vanish does not name this relay"},
 
 		{name: "a moderation command", opts: []nostrtest.Option{kind(9010), tag("h", "x")}, reason: fault.Unsupported, msg: "kind 9010 is not supported"},
-		{name: "a ban", opts: []nostrtest.Option{kind(9040)}, reason: fault.Unsupported, msg: "kind 9040 is not supported"},
+		{name: "an administrative command", opts: []nostrtest.Option{kind(9034)}, reason: fault.Unsupported, msg: "kind 9034 is not supported"},
 		{name: "just outside of the commands", opts: []nostrtest.Option{kind(9023)}},
 
 		{name: "not expired", opts: []nostrtest.Option{tag("expiration", "1700000001")}},

@@ -46,6 +46,8 @@ type transaction struct {
 	// winners are the entries whose address row exists already and has to be pointed to them.
 	winners []*entry
 	row     *Row
+	// revoked are those whose access was taken; their versions are filled in by revocations.
+	revoked []Revocation
 	// threads are those that the batch changes, by their roots; empty when the relay has no key to say so.
 	threads map[policy.EventKey]*thread
 	// locked are the advisory locks that are held, nil unless an entry follows its target into a channel.
@@ -61,12 +63,14 @@ type transaction struct {
 // connection broke during the commit; in either case the batch may be sent again.
 func (s *Store) Commit(ctx context.Context, batch []*policy.Candidate) (Result, error) {
 	var result Result
+	var revoked []Revocation
 	err := s.retry(ctx, func(conn *pgx.Conn) error {
 		t := s.newTransaction(batch)
 		if err := t.run(ctx, conn); err != nil {
 			return err
 		}
 		result = Result{Verdicts: make([]policy.Verdict, len(batch)), Row: t.row}
+		revoked = t.revocations()
 		for i, e := range t.entries[:len(batch)] {
 			result.Verdicts[i] = e.verdict
 			result.Left = result.Left || e.more
@@ -76,6 +80,7 @@ func (s *Store) Commit(ctx context.Context, batch []*policy.Candidate) (Result, 
 	if err != nil {
 		return Result{}, fmt.Errorf("commit batch of %d: %w", len(batch), err)
 	}
+	s.tell(ctx, revoked)
 	return result, nil
 }
 
@@ -104,6 +109,14 @@ func (t *transaction) run(ctx context.Context, conn *pgx.Conn) error {
 		return nil
 	}
 	return t.write(ctx, conn)
+}
+
+// revocations returns whose access was taken, with the versions that the communities have after the transaction.
+func (t *transaction) revocations() []Revocation {
+	for i := range t.revoked {
+		t.revoked[i].ACLVersion = t.state.Communities[t.revoked[i].Community].ACLVersion
+	}
+	return t.revoked
 }
 
 // accepted returns the entries that nothing has refused so far.

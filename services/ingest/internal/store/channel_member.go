@@ -24,7 +24,8 @@ DELETE FROM ingest.channel_members WHERE community_id = $1 AND channel_id = $2 A
 	// may use the community, and what it says of itself as an agent (kind 10100).
 	sqlNewcomer = `
 SELECT (c.access = 'open' OR EXISTS (SELECT FROM ingest.community_members m WHERE m.community_id = c.id AND m.pubkey = $2))
-        AND NOT EXISTS (SELECT FROM ingest.banned_pubkeys b WHERE b.community_id = c.id AND b.pubkey = $2),
+        AND NOT EXISTS (SELECT FROM ingest.banned_pubkeys b WHERE b.community_id = c.id AND b.pubkey = $2
+            AND (b.expires_at IS NULL OR b.expires_at > now())),
     (SELECT e.raw FROM ingest.addresses a
         JOIN ingest.events e ON e.community_id = a.community_id AND e.created_at = a.created_at AND e.id = a.id
         WHERE a.community_id = c.id AND a.kind = 10100 AND a.pubkey = $2 AND a.d = '')

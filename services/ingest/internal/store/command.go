@@ -85,6 +85,16 @@ func (x *change) execute(ctx context.Context, e *entry) (policy.Verdict, error) 
 		return x.joinChannel(ctx, e, asks)
 	case *policy.LeaveChannel:
 		return x.leaveChannel(ctx, e, asks)
+	case *policy.Ban:
+		return x.banByCommand(ctx, e, asks)
+	case *policy.Unban:
+		return x.unbanByCommand(ctx, e, asks)
+	case *policy.Timeout:
+		return x.timeOutByCommand(ctx, e, asks)
+	case *policy.Untimeout:
+		return x.untimeoutByCommand(ctx, e, asks)
+	case *policy.ResolveReport:
+		return x.resolveReport(ctx, e, asks)
 	}
 	return policy.Verdict{}, fmt.Errorf("command of kind %d cannot be carried out", e.Event.Kind)
 }
@@ -141,6 +151,7 @@ func (x *change) raise(ctx context.Context) error {
 // of it, and passes that on. fn enters one community before it changes anything.
 func (s *Store) transact(ctx context.Context, locks lockSet, fn func(x *change) error) error {
 	var row *Row
+	var revoked []Revocation
 	err := s.retry(ctx, func(conn *pgx.Conn) error {
 		t := s.newTransaction(nil)
 		b := &pgx.Batch{}
@@ -159,9 +170,12 @@ func (s *Store) transact(ctx context.Context, locks lockSet, fn func(x *change) 
 			return err
 		}
 		err := t.write(ctx, conn)
-		row = t.row
+		row, revoked = t.row, t.revocations()
 		return err
 	})
+	if err == nil {
+		s.tell(ctx, revoked)
+	}
 	if err == nil && row != nil && s.publish != nil {
 		s.publish(ctx, row)
 	}

@@ -127,13 +127,23 @@ func (s *Store) UpdateCommunity(ctx context.Context, community int64, c Communit
 	})
 }
 
-// PutMember adds a member or changes its role and returns the access version after it.
+// PutMember adds a member or changes its role and returns the access version after it. A key that is banned is
+// refused with ErrBanned: to add it would look as if it could come in.
 func (s *Store) PutMember(ctx context.Context, community int64, pubkey nostr.PubKey, role policy.Role) (uint64, error) {
-	return s.changeCommunity(ctx, community, func(x *change) error { return x.putMember(ctx, pubkey, role) })
+	return s.changeCommunity(ctx, community, func(x *change) error {
+		banned, err := x.isBanned(ctx, pubkey)
+		switch {
+		case err != nil:
+			return err
+		case banned:
+			return ErrBanned
+		}
+		return x.putMember(ctx, pubkey, role)
+	})
 }
 
 // RemoveMember removes a member from the community and from its channels, and returns the community's
 // access version after it. What commits later carries that version, or a newer one.
 func (s *Store) RemoveMember(ctx context.Context, community int64, pubkey nostr.PubKey) (uint64, error) {
-	return s.changeCommunity(ctx, community, func(x *change) error { return x.dropMember(ctx, pubkey) })
+	return s.changeCommunity(ctx, community, func(x *change) error { return x.expel(ctx, pubkey) })
 }

@@ -119,11 +119,11 @@ func (s *Store) MintInvite(ctx context.Context, community int64, actor nostr.Pub
 func (s *Store) ClaimInvite(ctx context.Context, community int64, pubkey nostr.PubKey, code string) (policy.Role, error) {
 	var role policy.Role
 	_, err := s.changeCommunity(ctx, community, func(x *change) (err error) {
-		var banned bool
-		if err := x.conn.QueryRow(ctx, sqlIsBanned, community, pubkey[:]).Scan(&banned); err != nil {
+		banned, err := x.isBanned(ctx, pubkey)
+		switch {
+		case err != nil:
 			return err
-		}
-		if banned {
+		case banned:
 			return ErrBanned
 		}
 		role, err = x.claimInvite(ctx, pubkey, code)

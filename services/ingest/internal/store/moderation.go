@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -16,17 +17,6 @@ import (
 
 // Statements of moderation.
 const (
-	// By banned_pubkeys_pkey.
-	sqlIsBanned = `SELECT EXISTS (SELECT FROM ingest.banned_pubkeys WHERE community_id = $1 AND pubkey = $2)`
-
-	// Conflicts on banned_pubkeys_pkey: the first decision stands.
-	sqlBanPubKey = `
-INSERT INTO ingest.banned_pubkeys (community_id, pubkey, reason, decided_by) VALUES ($1, $2, $3, $4)
-ON CONFLICT DO NOTHING`
-
-	// By banned_pubkeys_pkey.
-	sqlUnbanPubKey = `DELETE FROM ingest.banned_pubkeys WHERE community_id = $1 AND pubkey = $2`
-
 	// By event_ids_pkey and events_time.
 	sqlEvent = `
 SELECT 1::bigint, e.community_id, e.raw
@@ -91,8 +81,6 @@ const MaxNetworks = 1024
 var (
 	// ErrNotModerator says that the actor is neither owner nor admin of the community.
 	ErrNotModerator = errors.New("actor is no moderator")
-	// ErrOwner says that a change would take an owner's access away.
-	ErrOwner = errors.New("key is an owner")
 	// ErrTooManyNetworks says that MaxNetworks are blocked.
 	ErrTooManyNetworks = errors.New("too many blocked networks")
 	// ErrTokenUsed says that the token was consumed before.
@@ -107,20 +95,53 @@ type Moderator struct {
 	Actor nostr.PubKey
 	// Reason is kept for the lists; may be empty.
 	Reason string
+	// Command is the id of the event that asks for it, nil if none does (NIP-86).
+	Command []byte
 }
 
-// Change is one change of a community's moderation. It runs in a transaction that holds the community, which it gives
-// a new access version if it changes who may read or write.
-type Change func(ctx context.Context, x *change, m Moderator) error
+// RefusedError is a verdict on a change that is no event.
+type RefusedError struct{ Verdict policy.Verdict }
 
-// Moderate makes one change if the actor is an owner or admin at that moment, and returns the community's access
-// version after it. Every change is idempotent.
-func (s *Store) Moderate(ctx context.Context, m Moderator, do Change) (uint64, error) {
+// Error returns what may be said in public.
+func (e *RefusedError) Error() string { return e.Verdict.Message }
+
+// The names of actions in the log, besides those of policy.ReportAction.
+const (
+	ActionBan          = "ban"
+	ActionUnban        = "unban"
+	ActionTimeout      = "timeout"
+	ActionUntimeout    = "untimeout"
+	ActionAllow        = "allow"
+	ActionKick         = "kick"
+	ActionDelete       = "delete"
+	ActionAllowEvent   = "allow-event"
+	ActionAllowKind    = "allow-kind"
+	ActionDisallowKind = "disallow-kind"
+	ActionBlock        = "block"
+	ActionUnblock      = "unblock"
+	ActionDescribe     = "describe"
+)
+
+// Change is one change of a community's moderation.
+type Change struct {
+	action Action
+	// do runs in a transaction that holds the community, which it gives a new access version if it changes who may
+	// read or write.
+	do func(ctx context.Context, x *change, m Moderator) error
+}
+
+// Moderate makes one change if the actor is an owner or admin at that moment, logs it, and returns the community's access
+// version after it. Every change is idempotent. The error is ErrNotModerator, ErrTooManyNetworks, ErrNoCommunity, or a
+// RefusedError.
+func (s *Store) Moderate(ctx context.Context, m Moderator, c Change) (uint64, error) {
 	return s.changeCommunity(ctx, m.Community, func(x *change) error {
 		if err := x.requireModerator(ctx, m.Actor); err != nil {
 			return err
 		}
-		return do(ctx, x, m)
+		if err := c.do(ctx, x, m); err != nil {
+			return err
+		}
+		return x.record(ctx, m, c.action)
 	})
 }
 
@@ -133,102 +154,113 @@ func (x *change) requireModerator(ctx context.Context, pubkey nostr.PubKey) erro
 	return err
 }
 
-// exec makes a Change of one statement, which changes access if any row is affected and access is set.
-func exec(access bool, query string, args func(m Moderator) []any) Change {
+// exec does one statement.
+func exec(query string, args func(m Moderator) []any) func(context.Context, *change, Moderator) error {
 	return func(ctx context.Context, x *change, m Moderator) error {
-		tag, err := x.conn.Exec(ctx, query, args(m)...)
-		if err != nil || !access || tag.RowsAffected() == 0 {
-			return err
-		}
-		return x.raise(ctx)
+		_, err := x.conn.Exec(ctx, query, args(m)...)
+		return err
 	}
 }
 
-// both makes one Change of two.
-func both(a, b Change) Change {
+// against does something to a key if the actor may.
+func against(pubkey nostr.PubKey, do func(context.Context, *change, Moderator) error) func(context.Context, *change, Moderator) error {
 	return func(ctx context.Context, x *change, m Moderator) error {
-		if err := a(ctx, x, m); err != nil {
+		v, err := x.judge(ctx, m, pubkey)
+		switch {
+		case err != nil:
 			return err
+		case !v.Accepted():
+			return &RefusedError{v}
 		}
-		return b(ctx, x, m)
+		return do(ctx, x, m)
 	}
 }
 
 // BanPubKey takes a key's membership, of channels as well, and refuses it from then on.
 func BanPubKey(pubkey nostr.PubKey) Change {
-	return both(UnallowPubKey(pubkey), exec(true, sqlBanPubKey, func(m Moderator) []any {
-		return []any{m.Community, pubkey[:], m.Reason, m.Actor[:]}
-	}))
+	return Change{Action{Name: ActionBan, PubKey: pubkey[:]}, against(pubkey, func(ctx context.Context, x *change, m Moderator) error {
+		return x.ban(ctx, m, pubkey, 0)
+	})}
 }
 
 // UnbanPubKey lifts the ban of a key.
 func UnbanPubKey(pubkey nostr.PubKey) Change {
-	return exec(true, sqlUnbanPubKey, func(m Moderator) []any { return []any{m.Community, pubkey[:]} })
+	return Change{Action{Name: ActionUnban, PubKey: pubkey[:]}, func(ctx context.Context, x *change, _ Moderator) error {
+		return x.unban(ctx, pubkey)
+	}}
 }
 
 // AllowPubKey makes a key a member, and lifts a ban of it. Whoever is a member keeps the role.
 func AllowPubKey(pubkey nostr.PubKey) Change {
-	return both(UnbanPubKey(pubkey), func(ctx context.Context, x *change, _ Moderator) error {
+	return Change{Action{Name: ActionAllow, PubKey: pubkey[:]}, func(ctx context.Context, x *change, _ Moderator) error {
+		if err := x.unban(ctx, pubkey); err != nil {
+			return err
+		}
 		role, err := x.role(ctx, pubkey)
 		if err != nil || role != "" {
 			return err
 		}
 		return x.putMember(ctx, pubkey, policy.RoleMember)
-	})
+	}}
 }
 
-// UnallowPubKey takes a key's membership, of channels as well. An owner keeps it.
+// UnallowPubKey takes a key's membership, of channels as well.
 func UnallowPubKey(pubkey nostr.PubKey) Change {
-	return func(ctx context.Context, x *change, _ Moderator) error {
-		role, err := x.role(ctx, pubkey)
-		if err != nil {
-			return err
-		}
-		if role == policy.RoleOwner {
-			return ErrOwner
-		}
-		return x.dropMember(ctx, pubkey)
-	}
+	return Change{Action{Name: ActionKick, PubKey: pubkey[:]}, against(pubkey, func(ctx context.Context, x *change, _ Moderator) error {
+		return x.expel(ctx, pubkey)
+	})}
 }
 
 // BanEvent removes an event, whoever wrote it, and refuses it from then on. Reports of it are decided.
 func BanEvent(id nostr.ID) Change {
-	return func(ctx context.Context, x *change, m Moderator) error {
-		var found []stored
-		b := &pgx.Batch{}
-		b.Queue(sqlEvent, m.Community, id[:]).Query(collectStored(func(_ int, st stored) { found = append(found, st) }))
-		b.Queue(sqlBanEvent, m.Community, id[:], m.Reason, m.Actor[:])
-		b.Queue(sqlDecideReports, m.Community, id[:], m.Actor[:])
-		if err := x.conn.SendBatch(ctx, b).Close(); err != nil {
-			return err
-		}
-		b = &pgx.Batch{}
-		queueErase(b, found, true)
-		return x.conn.SendBatch(ctx, b).Close()
+	return Change{Action{Name: ActionDelete, Event: id[:]}, func(ctx context.Context, x *change, m Moderator) error {
+		return x.banEvent(ctx, m, id)
+	}}
+}
+
+func (x *change) banEvent(ctx context.Context, m Moderator, id nostr.ID) error {
+	var found []stored
+	b := &pgx.Batch{}
+	b.Queue(sqlEvent, m.Community, id[:]).Query(collectStored(func(_ int, st stored) { found = append(found, st) }))
+	b.Queue(sqlBanEvent, m.Community, id[:], m.Reason, m.Actor[:])
+	b.Queue(sqlDecideReports, m.Community, id[:], m.Actor[:])
+	if err := x.conn.SendBatch(ctx, b).Close(); err != nil {
+		return err
 	}
+	b = &pgx.Batch{}
+	queueErase(b, found, true)
+	return x.conn.SendBatch(ctx, b).Close()
 }
 
 // AllowEvent decides the reports of an event, and lifts a ban of it.
 func AllowEvent(id nostr.ID) Change {
-	return both(
-		exec(false, sqlUnbanEvent, func(m Moderator) []any { return []any{m.Community, id[:]} }),
-		exec(false, sqlDecideReports, func(m Moderator) []any { return []any{m.Community, id[:], m.Actor[:]} }),
-	)
+	return Change{Action{Name: ActionAllowEvent, Event: id[:]}, func(ctx context.Context, x *change, m Moderator) error {
+		b := &pgx.Batch{}
+		b.Queue(sqlUnbanEvent, m.Community, id[:])
+		b.Queue(sqlDecideReports, m.Community, id[:], m.Actor[:])
+		return x.conn.SendBatch(ctx, b).Close()
+	}}
 }
 
 // AllowKind adds a kind to the only ones that are taken.
 func AllowKind(kind nostr.Kind) Change {
-	return exec(false, sqlAllowKind, func(m Moderator) []any { return []any{m.Community, int32(kind)} })
+	return Change{
+		Action{Name: ActionAllowKind, Subject: strconv.Itoa(int(kind))},
+		exec(sqlAllowKind, func(m Moderator) []any { return []any{m.Community, int32(kind)} }),
+	}
 }
 
 // DisallowKind takes a kind from the only ones that are taken; with none left, all are.
 func DisallowKind(kind nostr.Kind) Change {
-	return exec(false, sqlDisallowKind, func(m Moderator) []any { return []any{m.Community, int32(kind)} })
+	return Change{
+		Action{Name: ActionDisallowKind, Subject: strconv.Itoa(int(kind))},
+		exec(sqlDisallowKind, func(m Moderator) []any { return []any{m.Community, int32(kind)} }),
+	}
 }
 
 // BlockNetwork refuses clients of a network, which must be masked and not of IPv4 mapped into IPv6.
 func BlockNetwork(network netip.Prefix) Change {
-	return func(ctx context.Context, x *change, m Moderator) error {
+	return Change{Action{Name: ActionBlock, Subject: network.String()}, func(ctx context.Context, x *change, m Moderator) error {
 		var others int
 		if err := x.conn.QueryRow(ctx, sqlCountNetworks, m.Community, network).Scan(&others); err != nil {
 			return err
@@ -236,14 +268,18 @@ func BlockNetwork(network netip.Prefix) Change {
 		if others >= MaxNetworks {
 			return ErrTooManyNetworks
 		}
+		x.revoked = append(x.revoked, Revocation{Community: m.Community, Network: network})
 		_, err := x.conn.Exec(ctx, sqlBlockNetwork, m.Community, network, m.Reason, m.Actor[:])
 		return err
-	}
+	}}
 }
 
 // UnblockNetwork takes clients of a network again.
 func UnblockNetwork(network netip.Prefix) Change {
-	return exec(false, sqlUnblockNetwork, func(m Moderator) []any { return []any{m.Community, network} })
+	return Change{
+		Action{Name: ActionUnblock, Subject: network.String()},
+		exec(sqlUnblockNetwork, func(m Moderator) []any { return []any{m.Community, network} }),
+	}
 }
 
 // Description is what a community says of itself; what is nil stays.
@@ -256,7 +292,10 @@ type Description struct {
 
 // Describe changes what a community says of itself.
 func Describe(d Description) Change {
-	return exec(false, sqlDescribe, func(m Moderator) []any { return []any{m.Community, d.Name, d.About, d.Icon, d.MinPow} })
+	return Change{
+		Action{Name: ActionDescribe},
+		exec(sqlDescribe, func(m Moderator) []any { return []any{m.Community, d.Name, d.About, d.Icon, d.MinPow} }),
+	}
 }
 
 // ConsumeToken remembers the id of an HTTP token until it expires, or returns ErrTokenUsed. It is not tried

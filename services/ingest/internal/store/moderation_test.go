@@ -23,7 +23,7 @@ func (f *fixture) moderate(change Change) uint64 {
 
 func (f *fixture) moderateIn(community int64, change Change) uint64 {
 	f.t.Helper()
-	version, err := f.Moderate(f.t.Context(), Moderator{community, nostrtest.PubKey("owner"), "because"}, change)
+	version, err := f.Moderate(f.t.Context(), Moderator{Community: community, Actor: nostrtest.PubKey("owner"), Reason: "because"}, change)
 	require.NoError(f.t, err)
 	return version
 }
@@ -56,7 +56,9 @@ func TestOnlyModeratorsModerate(t *testing.T) {
 	}
 	for _, change := range []Change{BanPubKey(nostrtest.PubKey("owner")), UnallowPubKey(nostrtest.PubKey("owner"))} {
 		_, err := f.Moderate(t.Context(), Moderator{Community: f.community, Actor: nostrtest.PubKey("admin")}, change)
-		require.ErrorIs(t, err, ErrOwner)
+		var refused *RefusedError
+		require.ErrorAs(t, err, &refused)
+		require.Equal(t, policy.OwnerIsSafe, refused.Verdict)
 	}
 	require.Zero(t, f.count(`SELECT count(*) FROM ingest.banned_pubkeys`))
 }

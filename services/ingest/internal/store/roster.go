@@ -153,6 +153,9 @@ func (x *change) addMember(ctx context.Context, e *entry, a *policy.AddMember) (
 	if err != nil || target != "" {
 		return policy.Verdict{}, err
 	}
+	if banned, err := x.isBanned(ctx, a.Target); err != nil || banned {
+		return policy.TargetBanned, err
+	}
 	return policy.Verdict{}, x.putMember(ctx, a.Target, a.Role)
 }
 
@@ -164,7 +167,7 @@ func (x *change) removeMember(ctx context.Context, e *entry, r *policy.RemoveMem
 	if v := r.Judge(e.Event.PubKey, actor, target); !v.Accepted() {
 		return v, nil
 	}
-	return policy.Verdict{}, x.dropMember(ctx, r.Target)
+	return policy.Verdict{}, x.expel(ctx, r.Target)
 }
 
 func (x *change) changeRole(ctx context.Context, e *entry, r *policy.ChangeRole) (policy.Verdict, error) {

@@ -49,7 +49,14 @@ WHERE EXISTS (SELECT FROM ingest.allowed_kinds a WHERE a.community_id = q.commun
 	sqlBannedPubKeys = `
 SELECT q.n
 FROM unnest($1::bigint[], $2::bytea[]) WITH ORDINALITY AS q (community_id, pubkey, n)
-JOIN ingest.banned_pubkeys b ON b.community_id = q.community_id AND b.pubkey = q.pubkey`
+JOIN ingest.banned_pubkeys b ON b.community_id = q.community_id AND b.pubkey = q.pubkey
+    AND (b.expires_at IS NULL OR b.expires_at > now())`
+
+	// By timeouts_pkey.
+	sqlTimedOut = `
+SELECT q.n, ceil(extract(epoch FROM t.expires_at))::bigint
+FROM unnest($1::bigint[], $2::bytea[]) WITH ORDINALITY AS q (community_id, pubkey, n)
+JOIN ingest.timeouts t ON t.community_id = q.community_id AND t.pubkey = q.pubkey AND t.expires_at > now()`
 
 	// By banned_events_pkey.
 	sqlBannedEvents = `
@@ -152,6 +159,7 @@ func (q *question) queue(b *pgx.Batch, st *policy.State, withStored bool) {
 		Hosts:          map[string]int64{},
 		RefusedKinds:   map[policy.KindKey]bool{},
 		Banned:         map[policy.MemberKey]bool{},
+		TimedOut:       map[policy.MemberKey]int64{},
 		Deleted:        map[policy.EventKey]bool{},
 		BannedEvents:   map[policy.EventKey]bool{},
 		Vanished:       map[policy.EventKey]bool{},
@@ -216,6 +224,14 @@ func (q *question) queueModeration(b *pgx.Batch, st *policy.State) {
 	b.Queue(sqlRefusedKinds, communities, kinds).Query(ordinals(func(n int) { st.RefusedKinds[q.kinds.list[n]] = true }))
 	communities, pubkeys := memberColumns(q.parties.list)
 	b.Queue(sqlBannedPubKeys, communities, pubkeys).Query(ordinals(func(n int) { st.Banned[q.parties.list[n]] = true }))
+	b.Queue(sqlTimedOut, communities, pubkeys).Query(func(rows pgx.Rows) error {
+		var n, until int64
+		_, err := pgx.ForEachRow(rows, []any{&n, &until}, func() error {
+			st.TimedOut[q.parties.list[n-1]] = until
+			return nil
+		})
+		return err
+	})
 	if len(q.hosts.list) == 0 {
 		return
 	}

@@ -33,6 +33,7 @@ type Store struct {
 	eraseBytes int64 // what one deletion may cover
 	key        *nostr.SecretKey
 	publish    func(ctx context.Context, row *Row)
+	revoked    func(ctx context.Context, r Revocation)
 }
 
 // maxEraseBytes is how many bytes of events one deletion request may cover by id, and as many by address. They
@@ -50,6 +51,22 @@ func WithKey(key *nostr.SecretKey) Option { return func(s *Store) { s.key = key 
 // are left to the sweeper.
 func WithPublish(publish func(ctx context.Context, row *Row)) Option {
 	return func(s *Store) { s.publish = publish }
+}
+
+// WithRevoked has revoked told of every access that was taken, after the commit. It must not block. Without it nobody
+// is told, and gateways find out by themselves.
+func WithRevoked(revoked func(ctx context.Context, r Revocation)) Option {
+	return func(s *Store) { s.revoked = revoked }
+}
+
+// tell tells of what was revoked by a transaction that has committed.
+func (s *Store) tell(ctx context.Context, revoked []Revocation) {
+	if s.revoked == nil {
+		return
+	}
+	for _, r := range revoked {
+		s.revoked(ctx, r)
+	}
 }
 
 // New returns a store on the pool, whose role must be apiary_ingest (or own the schema). partitions is the

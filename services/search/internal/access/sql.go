@@ -27,7 +27,8 @@ const (
     FROM ingest.communities c
     CROSS JOIN LATERAL (
         SELECT ARRAY(SELECT q.key FROM unnest(@keys::bytea[]) AS q (key)
-            WHERE NOT EXISTS (SELECT FROM ingest.banned_pubkeys b WHERE b.community_id = c.id AND b.pubkey = q.key OFFSET 0)
+            WHERE NOT EXISTS (SELECT FROM ingest.banned_pubkeys b
+                WHERE b.community_id = c.id AND b.pubkey = q.key AND (b.expires_at IS NULL OR b.expires_at > now()) OFFSET 0)
                 AND (c.access = 'open' OR EXISTS (
                     SELECT FROM ingest.community_members m WHERE m.community_id = c.id AND m.pubkey = q.key OFFSET 0))) OFFSET 0
     ) AS k (keys)

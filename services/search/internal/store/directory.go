@@ -81,7 +81,8 @@ SELECT pg_catalog.pg_is_in_recovery(), c.id IS NOT NULL, coalesce(c.access = 'op
         WHERE c.access <> 'open' AND EXISTS (SELECT FROM ingest.community_members m
             WHERE m.community_id = c.id AND m.pubkey = q.key OFFSET 0)),
     ARRAY(SELECT q.key FROM unnest($3::bytea[]) AS q (key)
-        WHERE EXISTS (SELECT FROM ingest.banned_pubkeys b WHERE b.community_id = c.id AND b.pubkey = q.key OFFSET 0)),
+        WHERE EXISTS (SELECT FROM ingest.banned_pubkeys b
+                WHERE b.community_id = c.id AND b.pubkey = q.key AND (b.expires_at IS NULL OR b.expires_at > now()) OFFSET 0)),
     ARRAY(SELECT q.key FROM unnest($3::bytea[]) AS q (key)
         WHERE EXISTS (SELECT FROM ingest.community_members m
             WHERE m.community_id = c.id AND m.role IN ('owner', 'admin') AND m.pubkey = q.key OFFSET 0)),

@@ -47,7 +47,8 @@ const (
 // Index: the first column of each table's primary key; what a community has decided is sorted.
 var lists = [...]string{
 	BannedPubKeys: `
-SELECT encode(pubkey, 'hex'), reason FROM ingest.banned_pubkeys WHERE community_id = $1 ORDER BY decided_at DESC, pubkey LIMIT $2`,
+SELECT encode(pubkey, 'hex'), reason FROM ingest.banned_pubkeys
+WHERE community_id = $1 AND (expires_at IS NULL OR expires_at > now()) ORDER BY decided_at DESC, pubkey LIMIT $2`,
 	Members: `
 SELECT encode(pubkey, 'hex'), '' FROM ingest.community_members WHERE community_id = $1 ORDER BY added_at DESC, pubkey LIMIT $2`,
 	BannedEvents: `
@@ -63,7 +64,8 @@ SELECT network::text, reason FROM ingest.blocked_networks WHERE community_id = $
 // Index: community_members_pkey, banned_pubkeys_pkey.
 const moderates = `
 SELECT EXISTS (SELECT FROM ingest.community_members WHERE community_id = $1 AND pubkey = $2 AND role IN ('owner', 'admin'))
-    AND NOT EXISTS (SELECT FROM ingest.banned_pubkeys WHERE community_id = $1 AND pubkey = $2)`
+    AND NOT EXISTS (SELECT FROM ingest.banned_pubkeys
+        WHERE community_id = $1 AND pubkey = $2 AND (expires_at IS NULL OR expires_at > now()))`
 
 // decided returns those of $2 that a moderator has looked at.
 //
