@@ -17,7 +17,7 @@ const (
 	deletedGrace = time.Hour
 )
 
-// keepChannels archives channels in which nobody writes any more, signs the state of those that are due, and removes the
+// keepChannels, at the start and then regularly, archives channels in which nobody writes any more, signs the state of those that are due, and removes the
 // events of those that were deleted. Replicas find the same channels, and one of them acts.
 func (s *Service) keepChannels(ctx context.Context, ready func()) error {
 	ready()
@@ -30,10 +30,14 @@ func (s *Service) keepChannels(ctx context.Context, ready func()) error {
 		}},
 		{"sign their state", func(ctx context.Context) (int, error) { return s.store.SignChannels(ctx, channelsPage) }},
 		{"remove events of deleted ones", func(ctx context.Context) (int, error) {
-			return s.store.SweepDeleted(ctx, s.now().Add(-deletedGrace), channelsPage)
+			n, err := s.store.SweepDeleted(ctx, s.now().Add(-deletedGrace), channelsPage)
+			if n > 0 {
+				n = channelsPage // it goes from one channel to the next
+			}
+			return n, err
 		}},
 	}
-	for pause(ctx, channelsInterval) {
+	for ctx.Err() == nil {
 		for _, w := range work {
 			for ctx.Err() == nil {
 				within, cancel := context.WithTimeout(ctx, upkeepTimeout)
@@ -46,6 +50,9 @@ func (s *Service) keepChannels(ctx context.Context, ready func()) error {
 					break
 				}
 			}
+		}
+		if !pause(ctx, channelsInterval) {
+			break
 		}
 	}
 	return nil

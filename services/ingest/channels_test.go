@@ -1,0 +1,31 @@
+package ingest_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/apiary-relay/apiary/pkg/config"
+	"github.com/apiary-relay/apiary/pkg/testkit/nostrtest"
+)
+
+// Of several replicas that find a channel whose time is over, one archives it, and says so once.
+func TestChannelsAreKeptByOneReplica(t *testing.T) {
+	h := newHarness(t)
+	withKey := func(o *options) { o.cfg.RelayKey = config.NewSecret(nostrtest.Key("relay").Hex()) }
+	r := h.start("one", withKey)
+	h.awaitStreams()
+	community := h.community(r, "one.example", open)
+	c := h.open(r)
+	c.accept(by(community, event(t, "alice", nostrtest.Kind(9007), nostrtest.Channel("hall"), nostrtest.Tag("ttl", "60")), "alice"))
+	later := func(o *options) { o.now = func() time.Time { return time.Now().Add(time.Hour) } }
+	for _, name := range []string{"two", "three", "four"} {
+		h.start(name, withKey, later)
+	}
+	archived := func() bool { return h.count(`SELECT count(*) FROM ingest.channels WHERE archived_at IS NOT NULL`) == 1 }
+	require.Eventually(t, archived, patience, 10*time.Millisecond, "no other sign")
+	v := c.offer(by(community, event(t, "alice", nostrtest.Kind(9), nostrtest.Channel("hall")), "alice"))
+	requireVerdict(t, invalid, "channel is archived", v)
+	require.Equal(t, 1, h.count(`SELECT count(*) FROM ingest.events WHERE raw LIKE '%channel_auto_archived%'::bytea`))
+}
