@@ -23,3 +23,12 @@ func TestThePageOfNIPs(t *testing.T) {
 	require.Equal(t, supportedNIPs, advertised)
 	require.True(t, slices.IsSorted(advertised))
 }
+
+// What the relay would have to sign is not advertised where it has no key.
+func TestNIPsThatNeedAKey(t *testing.T) {
+	require.Equal(t, supportedNIPs, (&Info{Self: "key"}).nips())
+	without := (&Info{}).nips()
+	require.Len(t, without, len(supportedNIPs)-2)
+	require.NotContains(t, without, 29)
+	require.NotContains(t, without, 43)
+}

@@ -249,6 +249,23 @@ func TestPutUserInAPrivateChannel(t *testing.T) {
 	require.Equal(t, holding("alice", "owner", "admin", "admin", "bob", "member"), h.members())
 }
 
+// Whoever may not use the community is not brought into its channels.
+func TestPutUserInAClosedCommunity(t *testing.T) {
+	h := newHall(t)
+	closed := h.newCommunity("closed.example", AccessClosed)
+	do := func(who string, kind nostr.Kind, opts ...nostrtest.Option) policy.Verdict {
+		h.serial++
+		v, _ := h.order(h.command(closed, who, kind, append(opts, nostrtest.Channel("hall"), nostrtest.Tag("serial", strconv.Itoa(h.serial)))...))
+		return v
+	}
+	require.Equal(t, policy.Verdict{}, do("owner", nostr.KindCreateGroup))
+	require.Equal(t, "target is not a relay member", do("owner", nostr.KindPutUser, p("bob")).Message)
+	require.Equal(t, policy.NotMember, do("bob", nostr.KindJoinRequest))
+	h.put(closed, "bob", policy.RoleMember)
+	require.Equal(t, policy.Verdict{}, do("owner", nostr.KindPutUser, p("bob")))
+	require.Equal(t, holding("alice", "owner"), h.members(), "the other community has a channel of this id too")
+}
+
 func TestAgentsSayWhoMayAddThem(t *testing.T) {
 	h := newHall(t)
 	for name, policy := range map[string]string{"anyone": "anyone", "nobody": "nobody", "owned": "owner_only"} {
