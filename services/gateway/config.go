@@ -67,7 +67,7 @@ type Config struct {
 	QueryTimeout  time.Duration `help:"Longest time for one stored query, the client's reading included." default:"2m"`
 	LiveWait      time.Duration `help:"How long a subscription may be without a fan-out node before it is closed as lagged." default:"30s"`
 
-	EventRate    int `help:"EVENTs of one connection, a second; further ones are refused as rate-limited. 0 is no limit." default:"100"`
+	EventRate    int `help:"EVENTs of one connection, a second, one of more than 4 KiB counting once for each 4 KiB; further ones are refused as rate-limited. 0 is no limit." default:"100"`
 	EventBurst   int `help:"EVENTs of one connection at once, after it was quiet." default:"1000"`
 	ReqRate      int `help:"REQs and COUNTs of one connection, a second; further ones are refused as rate-limited. 0 is no limit." default:"50"`
 	ReqBurst     int `help:"REQs and COUNTs of one connection at once, after it was quiet." default:"1200"`
@@ -175,6 +175,9 @@ const (
 	// batchEvents and batchBytes bound one message to ingest.
 	batchEvents = 256
 	batchBytes  = 2 << 20
+	// submitWindow is what ingest needs to be busy, and no more: in what waits here connections take turns, what
+	// ingest has it takes in the order in which it came.
+	submitWindow = 1024
 	// controlFrames and controlBytes bound what is never dropped; reading stops at half of it.
 	controlFrames = 4096
 	controlBytes  = 8 << 20
@@ -249,6 +252,7 @@ func (c *Config) submit(id string) submit.Config {
 	return submit.Config{
 		Gateway:  id,
 		Deadline: c.SubmitTimeout, Patience: c.SubmitWait, BatchEvents: batchEvents, BatchBytes: batchBytes,
+		Window: submitWindow,
 	}
 }
 

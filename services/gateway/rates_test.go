@@ -9,8 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/apiary-relay/apiary/pkg/fault"
 	"github.com/apiary-relay/apiary/pkg/nostr/wire"
 	"github.com/apiary-relay/apiary/pkg/testkit/nostrtest"
+	ingestv1 "github.com/apiary-relay/apiary/proto/gen/apiary/ingest/v1"
 	"github.com/apiary-relay/apiary/services/gateway"
 )
 
@@ -107,4 +109,45 @@ func TestFramesAreReadAtARate(t *testing.T) {
 	c.send(`["REQ","b",{"kinds":[1]}]`) // they may all have come in one read, and this in the next
 	c.eose("b")
 	require.GreaterOrEqual(t, time.Since(began), 200*time.Millisecond)
+}
+
+// Until a client has sent a good event, and again after an invalid one, little of it is on the way at a time.
+func TestTheUntrustedWait(t *testing.T) {
+	const many, untrusted = 40, 16
+	for _, tt := range []struct {
+		name     string
+		verdicts []fault.Reason // of the first events; the others get none
+		want     int            // of the others, on the way at a time
+	}{
+		{"new", nil, untrusted},
+		{"good", []fault.Reason{fault.Accepted}, many},
+		{"known", []fault.Reason{fault.Duplicate}, many},
+		{"forged", []fault.Reason{fault.Accepted, fault.Invalid}, untrusted},
+		{"refused for another reason", []fault.Reason{fault.Accepted, fault.Restricted}, many},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			verdicts := tt.verdicts
+			w.ingests[0].answer(func(*ingestv1.Submission) *ingestv1.Verdict {
+				if len(verdicts) == 0 {
+					return nil
+				}
+				v := &ingestv1.Verdict{Reason: verdicts[0]}
+				verdicts = verdicts[1:]
+				return v
+			})
+			c := w.login(openHost, "alice")
+			for i := range tt.verdicts {
+				c.publish(nostrtest.Event(t, "alice", nostrtest.Content(strconv.Itoa(i))))
+				c.expect(wire.LabelOK)
+			}
+			for i := range many {
+				c.publish(nostrtest.Event(t, "alice", nostrtest.Content("more"+strconv.Itoa(i))))
+			}
+			underWay := func() int { return len(w.ingests[0].received()) - len(tt.verdicts) }
+			require.Eventually(t, func() bool { return underWay() >= tt.want }, patience, time.Millisecond) // the fake does not tell
+			c.quiet()
+			require.Equal(t, tt.want, underWay())
+		})
+	}
 }

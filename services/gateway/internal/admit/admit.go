@@ -98,15 +98,23 @@ func (g *Gate) Client(addr netip.Addr) *Client {
 	}
 }
 
-// Event asks for an EVENT; wait is how long to wait with the next one if it is not ok. Who asks too often is read
+// eventUnit is the size of an event that counts as one; larger ones count as several, as they cost so much more.
+const eventUnit = 4 << 10
+
+// Event asks for an EVENT of size bytes; wait is how long to wait with the next one if it is not ok. Who asks too often is read
 // more slowly besides.
-func (c *Client) Event(now time.Time) (wait time.Duration, ok bool) { return c.ask(c.events, now) }
+func (c *Client) Event(size int, now time.Time) (wait time.Duration, ok bool) {
+	// What counts more than the whole burst waits for all of it.
+	return c.ask(c.events, min(1+size/eventUnit, max(c.gate.cfg.Events.Burst, 1)), now)
+}
 
 // Request asks for a REQ or a COUNT, as Event does.
-func (c *Client) Request(now time.Time) (wait time.Duration, ok bool) { return c.ask(c.requests, now) }
+func (c *Client) Request(now time.Time) (wait time.Duration, ok bool) {
+	return c.ask(c.requests, 1, now)
+}
 
-func (c *Client) ask(b *limit.Bucket, now time.Time) (time.Duration, bool) {
-	wait, ok := b.Allow(1, now)
+func (c *Client) ask(b *limit.Bucket, n int, now time.Time) (time.Duration, bool) {
+	wait, ok := b.Allow(n, now)
 	if !ok {
 		c.holdBack(wait)
 	}

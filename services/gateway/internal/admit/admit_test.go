@@ -27,20 +27,31 @@ func TestAConnectionHasItsOwnRates(t *testing.T) {
 	g := gate()
 	c := g.Client(here)
 	for range 2 {
-		_, ok := c.Event(epoch)
+		_, ok := c.Event(1, epoch)
 		require.True(t, ok)
 	}
-	wait, ok := c.Event(epoch)
+	wait, ok := c.Event(1, epoch)
 	require.False(t, ok)
 	require.Equal(t, 100*time.Millisecond, wait)
 	_, ok = c.Request(epoch)
 	require.True(t, ok, "another rate")
-	_, ok = g.Client(here).Event(epoch)
+	_, ok = g.Client(here).Event(1, epoch)
 	require.True(t, ok, "another connection")
 	require.Equal(t, 100*time.Millisecond, c.Read(0, epoch), "and it is read more slowly")
 	require.Zero(t, c.Read(0, epoch), "once")
-	_, ok = c.Event(epoch.Add(wait))
+	_, ok = c.Event(1, epoch.Add(wait))
 	require.True(t, ok)
+}
+
+func TestLargeEventsCountMore(t *testing.T) {
+	t.Parallel()
+	c := gate().Client(here)
+	_, ok := c.Event(4<<10, epoch)
+	require.True(t, ok, "two")
+	_, ok = c.Event(1, epoch)
+	require.False(t, ok)
+	_, ok = c.Event(1<<20, epoch.Add(time.Second))
+	require.True(t, ok, "no more than the whole burst")
 }
 
 func TestBytesAreHeldBack(t *testing.T) {
@@ -89,7 +100,7 @@ func TestSwitchedOff(t *testing.T) {
 	t.Parallel()
 	c := admit.New(admit.Config{}).Client(here)
 	for range 10_000 {
-		_, ok := c.Event(epoch)
+		_, ok := c.Event(1, epoch)
 		require.True(t, ok)
 		_, ok = c.Request(epoch)
 		require.True(t, ok)

@@ -33,9 +33,8 @@ func (s *Session) event(f *wire.Frame, start time.Time) {
 			return
 		}
 	}
-	select {
-	case s.slots <- struct{}{}:
-	case <-s.ctx.Done():
+	free, ok := s.slot()
+	if !ok {
 		return // nobody is left to answer
 	}
 	id := f.EventID
@@ -43,14 +42,12 @@ func (s *Session) event(f *wire.Frame, start time.Time) {
 		if joined != nil {
 			joined(v.Reason)
 		}
-		if v.Reason == fault.Invalid {
-			s.client.Offend(time.Now())
-		}
+		s.judged(v.Reason)
 		s.answer(id, v.Reason, v.Message, start)
-		<-s.slots
+		free()
 	})
 	if err != nil {
-		<-s.slots // the connection has ended: nobody is left to answer
+		free() // the connection has ended: nobody is left to answer
 	}
 }
 

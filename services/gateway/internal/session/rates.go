@@ -13,7 +13,7 @@ import (
 func (s *Session) exceeds(f *wire.Frame, now time.Time) bool {
 	switch f.Label {
 	case wire.LabelEvent:
-		wait, ok := s.client.Event(now)
+		wait, ok := s.client.Event(len(f.RawEvent), now)
 		if !ok {
 			s.answer(f.EventID, fault.RateLimited, quota(wait), now)
 		}
@@ -39,6 +39,44 @@ func (s *Session) exceeds(f *wire.Frame, now time.Time) bool {
 func QuotaExceeded(wait time.Duration) error {
 	wait = (wait + time.Second - 1).Truncate(time.Second)
 	return fault.New(fault.RateLimited, quota(wait)).After(wait)
+}
+
+// trialEvents is how many EVENTs may wait for their verdict of a client that has sent no good one yet, or an invalid
+// one since. Ingest verifies in the order of arrival: what is forged is to cost nobody much time there.
+const trialEvents = 16
+
+// slot waits for a place for one EVENT in flight; free gives it back. It is not ok when the connection has ended.
+func (s *Session) slot() (free func(), ok bool) {
+	places := []chan struct{}{s.slots}
+	if !s.trusted.Load() {
+		places = append(places, s.trial)
+	}
+	for i, place := range places {
+		select {
+		case place <- struct{}{}:
+		case <-s.ctx.Done():
+			for _, taken := range places[:i] {
+				<-taken
+			}
+			return nil, false
+		}
+	}
+	return func() {
+		for _, place := range places {
+			<-place
+		}
+	}, true
+}
+
+// judged notes the verdict on an EVENT.
+func (s *Session) judged(reason fault.Reason) {
+	switch {
+	case fault.Succeeded(reason):
+		s.trusted.Store(true)
+	case reason == fault.Invalid:
+		s.trusted.Store(false)
+		s.client.Offend(time.Now())
+	}
 }
 
 // quota says when there is room again, in whole seconds: nobody is invited to try sooner.

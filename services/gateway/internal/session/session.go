@@ -32,6 +32,8 @@ type Session struct {
 	client    *admit.Client
 	auth      authState
 	slots     chan struct{} // a place for each EVENT in flight
+	trial     chan struct{} // another one for each of a client that is not trusted
+	trusted   atomic.Bool   // the last event judged was not invalid
 	jobs      jobs
 	values    atomic.Int64        // cost of the subscriptions that have not ended
 	parked    atomic.Int64        // bytes of stored events that the client has not taken
@@ -50,7 +52,7 @@ type Session struct {
 func (srv *Server) Serve(c *conn.Conn, client *admit.Client, community Community, joined func(*Session) bool) {
 	s := &Session{
 		srv: srv, conn: c, ctx: c.Context(), id: srv.lastID.Add(1), community: community, client: client,
-		slots: make(chan struct{}, srv.cfg.MaxEvents), queries: semaphore.NewWeighted(srv.cfg.ConnQueries),
+		slots: make(chan struct{}, srv.cfg.MaxEvents), trial: make(chan struct{}, trialEvents), queries: semaphore.NewWeighted(srv.cfg.ConnQueries),
 		subs: make(map[string]*subscription),
 	}
 	s.jobs.init(srv.cfg.Workers, max(srv.cfg.MaxSubs, srv.cfg.Workers)+srv.cfg.MaxCounts)

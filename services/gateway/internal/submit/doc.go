@@ -1,5 +1,6 @@
 // Package submit sends events to ingest: one long-lived Publish stream to every ingest replica, shared
-// by all sockets, with natural batching: whatever waits goes in the next message.
+// by all sockets, with natural batching: whatever waits goes in the next message, up to a window without
+// verdicts. Beyond it connections take turns, so that a flood of one holds up no other.
 //
 // It owns the way from a submission to its verdict and answers every submission exactly once: with
 // ingest's verdict, or with OVERLOADED when no replica could be asked, or with TIMEOUT. When a stream

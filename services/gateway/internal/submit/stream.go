@@ -28,7 +28,7 @@ type stream struct {
 	mu      sync.Mutex
 	ended   bool
 	lastRef uint64
-	queue   []*job          // not sent yet
+	queue   turns           // not sent yet
 	pending map[uint64]*job // sent, by ref
 	wake    chan struct{}   // something is queued, or the state changed
 }
@@ -42,7 +42,7 @@ func (st *stream) enqueue(j *job) bool {
 	if st.ended {
 		return false
 	}
-	st.queue = append(st.queue, j)
+	st.queue.add(j)
 	st.notify()
 	return true
 }
@@ -54,30 +54,31 @@ func (st *stream) notify() {
 	}
 }
 
-// take moves the next batch from the queue to pending. The message is nil when nothing waits.
+// take moves the next batch from the queue to pending. The message is nil when nothing waits, or the replica has
+// not answered enough of what it was sent.
 func (st *stream) take(cfg Config) *ingestv1.PublishRequest {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	n, bytes := 0, 0
-	for _, j := range st.queue {
-		size := proto.Size(j.Event)
-		if n == cfg.BatchEvents || (n > 0 && bytes+size > cfg.BatchBytes) {
+	var batch []*job
+	for most, bytes := min(cfg.BatchEvents, cfg.Window-len(st.pending)), 0; len(batch) < most && !st.queue.empty(); {
+		bytes += proto.Size(st.queue.next().Event)
+		if len(batch) > 0 && bytes > cfg.BatchBytes {
 			break
 		}
-		n, bytes = n+1, bytes+size
+		batch = append(batch, st.queue.take())
 	}
+	n := len(batch)
 	if n == 0 {
 		return nil
 	}
 	req := &ingestv1.PublishRequest{Gateway: cfg.Gateway, Submissions: make([]*ingestv1.Submission, n)}
-	for i, j := range st.queue[:n] {
+	for i, j := range batch {
 		st.lastRef++
 		j.Event.Ref = st.lastRef
 		j.attempts++
 		st.pending[st.lastRef] = j
 		req.Submissions[i] = j.Event
 	}
-	st.queue = slices.Delete(st.queue, 0, n)
 	return req
 }
 
@@ -93,6 +94,15 @@ func (st *stream) settle(ref uint64) (*job, bool) {
 	return j, ok
 }
 
+// refill wakes the sender after verdicts, if there is something to send.
+func (st *stream) refill() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if !st.queue.empty() {
+		st.notify()
+	}
+}
+
 // expired takes out what is past its deadline. A verdict that comes later finds nothing.
 func (st *stream) expired(now time.Time) []*job {
 	st.mu.Lock()
@@ -104,13 +114,7 @@ func (st *stream) expired(now time.Time) []*job {
 			delete(st.pending, ref)
 		}
 	}
-	st.queue = slices.DeleteFunc(st.queue, func(j *job) bool {
-		if now.After(j.deadline) {
-			late = append(late, j)
-			return true
-		}
-		return false
-	})
+	late = append(late, st.queue.remove(func(j *job) bool { return now.After(j.deadline) })...)
 	if len(late) > 0 {
 		st.notify() // a leaving stream may owe nothing now
 	}
@@ -131,15 +135,15 @@ func (st *stream) end() (sent, unsent []*job) {
 	for _, ref := range refs {
 		sent = append(sent, st.pending[ref])
 	}
-	unsent = st.queue
-	st.pending, st.queue = nil, nil
+	unsent = st.queue.remove(func(*job) bool { return true })
+	st.pending = nil
 	return sent, unsent
 }
 
 func (st *stream) idle() bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	return len(st.pending) == 0 && len(st.queue) == 0
+	return len(st.pending) == 0 && st.queue.empty()
 }
 
 // serve keeps a stream to one replica until it leaves the set or ctx ends.
@@ -233,5 +237,6 @@ func (s *Submitter) receive(st *stream) error {
 				j.Done(Verdict{Reason: v.GetReason(), Message: v.GetMessage()})
 			}
 		}
+		st.refill()
 	}
 }

@@ -32,6 +32,8 @@ type Config struct {
 	Patience time.Duration
 	// BatchEvents and BatchBytes bound one message.
 	BatchEvents, BatchBytes int
+	// Window is how many submissions one replica may have without a verdict; the others wait here.
+	Window int
 }
 
 // Submission is one event on its way.
