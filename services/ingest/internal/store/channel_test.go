@@ -565,4 +565,13 @@ FROM ingest.channels c, generate_series(1, $1) AS n`, policy.MaxChannelMembers-2
 	h.must("alice", nostr.KindEditMetadata, nostrtest.Tag("archived", "true"), nostrtest.Tag("about", strings.Repeat("x", 4096)))
 	row := h.must("alice", nostr.KindEditMetadata, nostrtest.Tag("archived", "false"))
 	require.Len(t, told(t, row, nostr.KindMemberAdded), maxNotified)
+
+	escaped := func(n int) string { return strings.Repeat("\x01", n) }
+	_, err = h.admin.Exec(t.Context(), `UPDATE ingest.channels SET snapshot_due = true,
+name = $1, about = $2, topic = $2, purpose = $2, picture = $3, banner = $3`, escaped(256), escaped(4096), escaped(2048))
+	require.NoError(t, err)
+	n, err := h.SignChannels(t.Context(), 10)
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	require.Equal(t, maxChannelListed, h.state("hall", nostr.KindGroupMembers).Tags.Count("p"))
 }

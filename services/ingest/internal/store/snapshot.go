@@ -24,10 +24,11 @@ LIMIT $3`
 	sqlSnapshotDue = `UPDATE ingest.channels SET snapshot_due = $3 WHERE community_id = $1 AND id = $2 AND snapshot_due <> $3`
 )
 
-// How many members the relay names because of one change. They fit into policy.FollowUpBytes together: a member of
-// a list takes at most 96 bytes, a notice at most 512. The lists need not be complete (NIP-29).
+// How many members the relay names because of one change. They fit into policy.FollowUpBytes together with a description
+// of which every byte is escaped: a member of a list takes at most 88 bytes, a notice at most 512. The lists need not be
+// complete (NIP-29).
 const (
-	maxChannelListed = 2000
+	maxChannelListed = 1500
 	maxAdminsListed  = 200
 	maxNotified      = 128
 )
