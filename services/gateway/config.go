@@ -270,7 +270,7 @@ func (c *Config) live() live.Config {
 }
 
 func (c *Config) bridge() bridge.Config {
-	return bridge.Config{Wire: c.wire(), Calls: c.MaxCalls, ReadTimeout: callRead, Timeout: callTime, Answer: maxAnswer}
+	return bridge.Config{Wire: c.wire(), Calls: c.MaxCalls, ReadTimeout: callRead, Timeout: callTime, Limit: c.Limit, Answer: maxAnswer}
 }
 
 func (c *Config) directory() edge.DirectoryConfig {

@@ -16,6 +16,7 @@ import (
 	"github.com/apiary-relay/apiary/services/search/internal/access"
 	"github.com/apiary-relay/apiary/services/search/internal/fixture"
 	"github.com/apiary-relay/apiary/services/search/internal/hll"
+	"github.com/apiary-relay/apiary/services/search/internal/plan"
 )
 
 // world is a community as the test knows it.
@@ -271,14 +272,44 @@ func TestQueryEqualsMatch(t *testing.T) {
 				filters = append(filters, drawFilter(rt, w))
 			}
 			w.check(t.Context(), rt, s, r, filters)
+			w.checkPages(t.Context(), rt, s, r, filters[0])
 		}
 		w.checkAccess(t.Context(), rt, s, r)
 	})
 }
 
+// checkPages walks through what a filter matches, by the last event of each page or by their number: nothing is left out
+// or comes twice, also where many events are of one second.
+func (w *world) checkPages(ctx context.Context, t *rapid.T, s *Service, r access.Reader, f *nostr.Filter) {
+	t.Helper()
+	want := w.answer(f, r, len(w.events))
+	size, byNumber := rapid.IntRange(1, 4).Draw(t, "page size"), rapid.Bool().Draw(t, "pages by number")
+	one := *f
+	one.Limit = &size
+	var page plan.Page
+	got := []nostr.ID{}
+	for len(got) <= len(want) {
+		_, _, answers, err := s.query(ctx, r, []*nostr.Filter{&one}, []plan.Page{page})
+		require.NoError(t, err)
+		if len(answers) == 0 || len(answers[0]) == 0 {
+			break
+		}
+		for _, e := range answers[0] {
+			got = append(got, e.ID)
+		}
+		if byNumber {
+			page.Offset = len(got)
+			continue
+		}
+		last := answers[0][len(answers[0])-1]
+		one.Until, page.After = &last.CreatedAt, last.ID[:]
+	}
+	require.Equal(t, want, got)
+}
+
 func (w *world) check(ctx context.Context, t *rapid.T, s *Service, r access.Reader, filters []*nostr.Filter) {
 	t.Helper()
-	_, _, answers, err := s.query(ctx, r, filters)
+	_, _, answers, err := s.query(ctx, r, filters, nil)
 	require.NoError(t, err)
 	got := []nostr.ID{}
 	for e := range merge(answers) {

@@ -262,3 +262,28 @@ func TestRequestsAreChecked(t *testing.T) {
 		})
 	}
 }
+
+func TestPagesAreChecked(t *testing.T) {
+	s, _ := newService(t, DefaultConfig())
+	c := serve(t, s)
+	ok, until, id := &commonv1.Filter{}, &commonv1.Filter{Until: new(int64(testNow))}, make([]byte, 32)
+	for name, req := range map[string]*searchv1.QueryRequest{
+		"more pages than filters": {Filters: []*commonv1.Filter{ok}, Paging: []*searchv1.Paging{{}, {}}},
+		"fewer":                   {Filters: []*commonv1.Filter{ok, ok}, Paging: []*searchv1.Paging{{}}},
+		"a short id":              {Filters: []*commonv1.Filter{until}, Paging: []*searchv1.Paging{{AfterId: id[1:]}}},
+		"no until":                {Filters: []*commonv1.Filter{ok}, Paging: []*searchv1.Paging{{AfterId: id}}},
+		"in a search": {
+			Filters: []*commonv1.Filter{{Search: "bees", Until: until.Until}}, Paging: []*searchv1.Paging{{AfterId: id}},
+		},
+		"too far": {Filters: []*commonv1.Filter{ok}, Paging: []*searchv1.Paging{{Offset: maxPaged + 1}}},
+		"too far with the limit": {
+			Filters: []*commonv1.Filter{{Limit: new(uint32(2))}}, Paging: []*searchv1.Paging{{Offset: maxPaged - 1}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			req.Community = 1
+			_, err := collect(c.Query(t.Context(), req))
+			require.Equal(t, fault.Invalid, fault.ReasonOf(err))
+		})
+	}
+}

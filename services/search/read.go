@@ -31,7 +31,11 @@ func (s *Service) Query(req *searchv1.QueryRequest, stream grpc.ServerStreamingS
 	if err != nil {
 		return err
 	}
-	snapshot, found, answers, err := s.query(ctx, reader, filters)
+	pages, err := readPaging(req.GetPaging(), filters)
+	if err != nil {
+		return err
+	}
+	snapshot, found, answers, err := s.query(ctx, reader, filters, pages)
 	if err != nil {
 		return err
 	}
@@ -40,11 +44,18 @@ func (s *Service) Query(req *searchv1.QueryRequest, stream grpc.ServerStreamingS
 
 // query answers each filter that can match something from one snapshot: those with a search in found, best
 // first, the others in answers, newest first.
-func (s *Service) query(ctx context.Context, r access.Reader, filters []*nostr.Filter) (snap store.Snapshot, found, answers [][]store.Event, err error) {
+// pages is empty or says for each filter which page is wanted.
+func (s *Service) query(ctx context.Context, r access.Reader, filters []*nostr.Filter, pages []plan.Page) (snap store.Snapshot, found, answers [][]store.Event, err error) {
 	share := s.cfg.AnswerBytes / int64(max(len(filters), 1))
 	var searches, others []plan.Plan
-	for _, f := range filters {
-		p, ok := plan.Rows(f, r, s.limit(f), share)
+	for i, f := range filters {
+		var p plan.Plan
+		var ok bool
+		if len(pages) == 0 {
+			p, ok = plan.Rows(f, r, s.limit(f), share)
+		} else {
+			p, ok = plan.RowsOf(f, r, pages[i], s.limit(f), share)
+		}
 		switch {
 		case !ok:
 		case f.Search != "":

@@ -8,7 +8,9 @@ import (
 	"github.com/apiary-relay/apiary/pkg/nostr/nostrpb"
 	"github.com/apiary-relay/apiary/pkg/tenant"
 	commonv1 "github.com/apiary-relay/apiary/proto/gen/apiary/common/v1"
+	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
 	"github.com/apiary-relay/apiary/services/search/internal/access"
+	"github.com/apiary-relay/apiary/services/search/internal/plan"
 )
 
 // Bounds of a request. Gateways keep to tighter ones; these keep a faulty caller from harming the rest.
@@ -17,6 +19,7 @@ const (
 	maxPrincipal  = 16
 	maxValues     = 10_000 // ids, authors, kinds and tag values of all filters together
 	maxAccessKeys = 4096
+	maxPaged      = 5000 // events passed over and returned, of one filter
 )
 
 // filtersRequest is a request with filters.
@@ -78,4 +81,28 @@ func parseKeys(list [][]byte, limit int) ([]nostr.PubKey, error) {
 		keys[i] = nostr.PubKey(b)
 	}
 	return keys, nil
+}
+
+// readPaging checks which pages a request wants. An error is Invalid and says what is wrong.
+func readPaging(list []*searchv1.Paging, filters []*nostr.Filter) ([]plan.Page, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	if len(list) != len(filters) {
+		return nil, fault.New(fault.Invalid, fmt.Sprintf("%d pages of %d filters", len(list), len(filters)))
+	}
+	pages := make([]plan.Page, len(list))
+	for i, m := range list {
+		f := filters[i]
+		switch after := m.GetAfterId(); {
+		case len(after) != 0 && len(after) != len(nostr.ID{}):
+			return nil, fault.New(fault.Invalid, fmt.Sprintf("filter %d: after an id of %d bytes", i, len(after)))
+		case len(after) != 0 && (f.Until == nil || f.Search != ""):
+			return nil, fault.New(fault.Invalid, fmt.Sprintf("filter %d: after an id without until, or with a search", i))
+		case m.GetOffset() > maxPaged || (f.Limit != nil && int(m.GetOffset())+*f.Limit > maxPaged):
+			return nil, fault.New(fault.Invalid, fmt.Sprintf("filter %d: more than %d events", i, maxPaged))
+		}
+		pages[i] = plan.Page{After: m.GetAfterId(), Offset: int(m.GetOffset())}
+	}
+	return pages, nil
 }

@@ -54,7 +54,7 @@ func TestSnapshotSaysWhatTheAnswerHolds(t *testing.T) {
 			for {
 				// Two filters, two statements: one snapshot.
 				snapshot, _, parts, err := s.query(t.Context(), access.Reader{Community: community, Now: testNow},
-					[]*nostr.Filter{{Authors: []nostr.PubKey{nostrtest.PubKey("alice")}}, {}})
+					[]*nostr.Filter{{Authors: []nostr.PubKey{nostrtest.PubKey("alice")}}, {}}, nil)
 				if err != nil {
 					errs[i] = err
 					return
@@ -125,7 +125,7 @@ func TestSnapshotSaysWhenItWasTaken(t *testing.T) {
 	}
 	for range 20 {
 		before := began()
-		snapshot, _, _, err := s.query(t.Context(), access.Reader{Community: community, Now: testNow}, []*nostr.Filter{{}})
+		snapshot, _, _, err := s.query(t.Context(), access.Reader{Community: community, Now: testNow}, []*nostr.Filter{{}}, nil)
 		require.NoError(t, err)
 		require.Less(t, before, snapshot.TakenAt)
 		require.Less(t, snapshot.TakenAt, began())

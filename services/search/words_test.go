@@ -123,7 +123,7 @@ func TestSearchEqualsReading(t *testing.T) {
 			require.NoError(rt, err)
 			require.Equal(rt, len(want), n)
 
-			_, found, rest, err := s.query(t.Context(), r, []*nostr.Filter{f})
+			_, found, rest, err := s.query(t.Context(), r, []*nostr.Filter{f}, nil)
 			require.NoError(rt, err)
 			require.Empty(rt, rest)
 			got := []nostr.ID{}
@@ -204,7 +204,7 @@ func TestLongTextsAreIndexed(t *testing.T) {
 		db.Insert(t, community, e)
 		require.NoError(t, s.store.Index(t.Context(), []store.Document{{Community: community, ID: e.ID, CreatedAt: e.CreatedAt, Kind: e.Kind, Text: words.Of(e)}}))
 	}
-	_, found, _, err := s.query(t.Context(), access.Reader{Community: community, Now: testNow}, []*nostr.Filter{{Search: "é"}})
+	_, found, _, err := s.query(t.Context(), access.Reader{Community: community, Now: testNow}, []*nostr.Filter{{Search: "é"}}, nil)
 	require.NoError(t, err)
 	require.Len(t, found[0], 1)
 }

@@ -3,12 +3,14 @@ package cluster_test
 import (
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/nostr/wire"
 	"github.com/apiary-relay/apiary/pkg/testkit/nostrtest"
 	"github.com/apiary-relay/apiary/services/internal/cluster"
 )
@@ -132,4 +134,50 @@ func joiningOverHTTP(t *testing.T, c *cluster.Cluster) {
 		Status: http.StatusOK, EventID: join.ID.String(), Accepted: true, Message: "info: welcome to this relay",
 	}, answer)
 	require.True(t, post(t, c.Gateway(0), host, name, note).Accepted)
+}
+
+// query asks the gateway at url over HTTP.
+func query(t *testing.T, url, host, name, body string) (events []*nostr.Event) {
+	t.Helper()
+	status, answer := cluster.HTTP(t, http.MethodPost, url, host, "/query", http.Header{
+		"Authorization": {cluster.Token(t, host, name, "/query", body)},
+	}, body)
+	require.Equal(t, http.StatusOK, status, answer)
+	var raws []json.RawMessage
+	require.NoError(t, json.Unmarshal([]byte(answer), &raws))
+	for _, raw := range raws {
+		ev, err := wire.DecodeEvent(raw, wire.DefaultLimits())
+		require.NoError(t, err)
+		require.NoError(t, ev.Verify())
+		events = append(events, ev)
+	}
+	return events
+}
+
+// pages walks through stored events over HTTP, most of which are of one second.
+func pages(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	name := who(t, "alice")
+	alice := cluster.Dial(t, c.Gateway(0), name)
+	now := time.Now().Unix()
+	for i := range 7 {
+		alice.Accept(nostrtest.CreatedAt(now-int64(i/5)), nostrtest.Content(strconv.Itoa(i)))
+	}
+	all := alice.Query(by(name))
+	require.Len(t, all, 7)
+	author := nostrtest.PubKey(name).String()
+	var walked, numbered []*nostr.Event
+	cursor := ""
+	for page := 1; len(walked) < len(all); page++ {
+		part := query(t, c.Gateway(page), "localhost", name, `[{"authors":["`+author+`"],"limit":2`+cursor+`}]`)
+		require.NotEmpty(t, part)
+		walked = append(walked, part...)
+		last := part[len(part)-1]
+		cursor = `,"until":` + strconv.FormatInt(last.CreatedAt, 10) + `,"before_id":"` + last.ID.String() + `"`
+		numbered = append(numbered, query(t, c.Gateway(page), "localhost", name,
+			`[{"authors":["`+author+`"],"limit":2,"page":`+strconv.Itoa(page)+`}]`)...)
+	}
+	require.Equal(t, all, walked)
+	require.Equal(t, all, numbered)
+	require.Empty(t, query(t, c.Gateway(0), "localhost", name, `[{"authors":["`+author+`"],"limit":2`+cursor+`}]`))
 }

@@ -65,6 +65,7 @@ var cases = []struct {
 	{"what one door refuses the other refuses in the same words", bothDoors},
 	{"events over HTTP are stored, live, and done once", overHTTP},
 	{"whoever is invited may join over HTTP", joiningOverHTTP},
+	{"stored events come in pages over HTTP", pages},
 	{"a reaction and a deletion belong to the channel of their target", followTargets},
 	{"a hidden target is a missing one", hiddenTargets},
 	{"replies make threads that are summed up live", threads},

@@ -42,6 +42,8 @@ type Config struct {
 	ReadTimeout time.Duration
 	// Timeout bounds a call once its body is read.
 	Timeout time.Duration
+	// Limit is the largest limit of a filter, and that of one without.
+	Limit int
 	// Answer is the size of the largest answer in bytes.
 	Answer int
 }

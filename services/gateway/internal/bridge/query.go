@@ -6,24 +6,34 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/apiary-relay/apiary/pkg/fault"
 	"github.com/apiary-relay/apiary/pkg/nostr"
 	"github.com/apiary-relay/apiary/pkg/nostr/wire"
 	commonv1 "github.com/apiary-relay/apiary/proto/gen/apiary/common/v1"
+	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
 	"github.com/apiary-relay/apiary/services/gateway/internal/session"
 )
 
-// Query answers a POST with an array of filters: the stored events as an array, as the history of a
-// REQ with these filters.
+// Query answers a POST with an array of filters: the stored events as an array. Filters without extensions are answered
+// as the history of a REQ with them, and then each of the others by itself, in order.
 func (b *Bridge) Query(w http.ResponseWriter, r *http.Request, c session.Community) {
 	b.serve(w, r, c, b.cfg.Wire.Frame, func(ctx context.Context, call call) ([]byte, error) {
-		filters, err := b.filters(call.body)
+		body, extended, err := extend(call.body)
+		if err != nil {
+			return nil, err
+		}
+		filters, err := b.filters(body)
+		if err != nil {
+			return nil, err
+		}
+		parts, err := b.split(filters, extended)
 		if err != nil {
 			return nil, err
 		}
 		answer := []byte{'['}
-		err = b.Sessions.Stored(ctx, c.ID, call.principal(), filters, func(raw []byte) error {
+		add := func(raw []byte) error {
 			if len(answer)+len(raw)+len(",]") > b.cfg.Answer {
 				return fault.New(fault.Invalid, fmt.Sprintf(
 					"the answer is larger than %d bytes: ask for less with limit, since or until", b.cfg.Answer))
@@ -33,9 +43,46 @@ func (b *Bridge) Query(w http.ResponseWriter, r *http.Request, c session.Communi
 			}
 			answer = append(answer, raw...)
 			return nil
-		})
-		return append(answer, ']'), err
+		}
+		for _, part := range parts {
+			if part.paging == nil {
+				err = b.Sessions.Stored(ctx, c.ID, call.principal(), part.filters, add)
+			} else {
+				err = b.Sessions.StoredPage(ctx, c.ID, call.principal(), part.filters[0], part.paging, add)
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		return append(answer, ']'), nil
 	})
+}
+
+// part is what is asked of search at once: filters as in a REQ, or one with its page.
+type part struct {
+	filters []nostr.Filter
+	paging  *searchv1.Paging
+}
+
+// split makes parts of filters; extended is empty or has what each of them says besides.
+func (b *Bridge) split(filters []nostr.Filter, extended []*extension) ([]part, error) {
+	plain := part{}
+	var parts []part
+	for i, f := range filters {
+		if len(extended) == 0 || extended[i] == nil {
+			plain.filters = append(plain.filters, f)
+			continue
+		}
+		paging, err := extended[i].paging(&f, b.cfg.Limit)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, part{[]nostr.Filter{f}, paging})
+	}
+	if len(plain.filters) > 0 {
+		parts = slices.Insert(parts, 0, plain)
+	}
+	return parts, nil
 }
 
 // Count answers a POST with an array of filters: {"count":n}, with "hll" as in the answer to a COUNT.

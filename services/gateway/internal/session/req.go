@@ -11,6 +11,7 @@ import (
 	"github.com/apiary-relay/apiary/pkg/nostr/nostrpb"
 	"github.com/apiary-relay/apiary/pkg/nostr/wire"
 	commonv1 "github.com/apiary-relay/apiary/proto/gen/apiary/common/v1"
+	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
 	"github.com/apiary-relay/apiary/services/gateway/internal/cork"
 )
 
@@ -29,7 +30,8 @@ type query struct {
 	// presences and present are who it asks about, by filter and altogether; the filters are not among filters.
 	presences []presences
 	present   [][]byte
-	dropped   bool // some filter can match nothing and is not among filters
+	paging    []*searchv1.Paging // of filters; empty for the first page of each
+	dropped   bool               // some filter can match nothing and is not among filters
 }
 
 const (

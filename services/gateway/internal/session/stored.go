@@ -31,6 +31,20 @@ func (srv *Server) Stored(
 	})
 }
 
+// StoredPage is Stored for a page of what one filter matches; paging is not changed.
+func (srv *Server) StoredPage(
+	ctx context.Context, community int64, p *commonv1.Principal, f nostr.Filter, paging *searchv1.Paging, each func(raw []byte) error,
+) error {
+	q, err := srv.planFor(p, []nostr.Filter{f})
+	if err != nil || !q.stored {
+		return err
+	}
+	q.paging = []*searchv1.Paging{paging}
+	return srv.stored(ctx, community, q, p, func(*commonv1.Snapshot) {}, func(_ context.Context, raw []byte) error {
+		return each(raw)
+	})
+}
+
 // Count answers as a COUNT would be: how many stored events match, and the registers of NIP-45's
 // HyperLogLog if the filters are one for which NIP-45 defines them.
 func (srv *Server) Count(
@@ -62,7 +76,7 @@ func (srv *Server) stored(
 	defer watch.Stop()
 
 	stream, err := srv.Search.Query(ctx, &searchv1.QueryRequest{
-		Community: community, Principal: p, Filters: q.filters,
+		Community: community, Principal: p, Filters: q.filters, Paging: q.paging,
 	})
 	if err != nil {
 		return callError(ctx, err)

@@ -37,6 +37,19 @@ func Rows(f *nostr.Filter, r access.Reader, limit int, maxBytes int64) (Plan, bo
 	return build(f, r, outRows, limit, maxBytes)
 }
 
+// Page is a part of what matches.
+type Page struct {
+	// After is the event that comes before the first one, if that is at exactly until; empty or an id.
+	After []byte
+	// Offset is how many events are passed over (not negative).
+	Offset int
+}
+
+// RowsOf is Rows for a page. With a search there is no After.
+func RowsOf(f *nostr.Filter, r access.Reader, page Page, limit int, maxBytes int64) (Plan, bool) {
+	return buildPage(f, r, outRows, &page, limit, maxBytes)
+}
+
 // Count plans a count up to limit (positive): one row with one number. It is false when nothing can match.
 func Count(f *nostr.Filter, r access.Reader, limit int) (Plan, bool) {
 	return build(f, r, outCount, limit, 0)
@@ -55,6 +68,15 @@ func Authors(f *nostr.Filter, r access.Reader, limit int) (Plan, bool) {
 }
 
 func build(f *nostr.Filter, r access.Reader, out output, limit int, maxBytes int64) (Plan, bool) {
+	return buildPage(f, r, out, nil, limit, maxBytes)
+}
+
+// buildPage is build for a page, nil for the first one. As many rows are read as are passed over and returned.
+func buildPage(f *nostr.Filter, r access.Reader, out output, page *Page, limit int, maxBytes int64) (Plan, bool) {
+	rows := limit
+	if page != nil {
+		limit += page.Offset
+	}
 	if f.MatchesNothing || limit <= 0 || (f.Since != nil && f.Until != nil && *f.Since > *f.Until) {
 		return Plan{}, false
 	}
@@ -70,7 +92,7 @@ func build(f *nostr.Filter, r access.Reader, out output, limit int, maxBytes int
 	}
 	tags := tagsOf(f)
 	driver := choose(f, channels, tags)
-	s := Shape{Driver: driver, Channel: channelForm(channels, f.Kinds), Party: partyPossible(f.Kinds), out: out}
+	s := Shape{Driver: driver, Channel: channelForm(channels, f.Kinds), Party: partyPossible(f.Kinds), Paged: page != nil, out: out}
 	a := arguments{
 		"community":   int64(r.Community),
 		"keys":        keysOf(r.Keys),
@@ -86,6 +108,9 @@ func build(f *nostr.Filter, r access.Reader, out output, limit int, maxBytes int
 		"bytes":       maxBytes,
 		"words":       query,
 		"ranked":      int64(max(maxRanked, limit)),
+	}
+	if page != nil {
+		a["rows"], a["offset"], a["cursor"], a["after"] = int64(rows), int64(page.Offset), a["until"], append([]byte{}, page.After...)
 	}
 	if driver == DriverTag {
 		t := tags[0]

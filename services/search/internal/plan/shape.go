@@ -103,6 +103,8 @@ type Shape struct {
 	Channel Channels
 	// Party is set when events that are not for everybody can be among the candidates.
 	Party bool
+	// Paged is set when the first page is not all that is wanted.
+	Paged bool
 
 	out output
 }
@@ -120,6 +122,9 @@ func (s Shape) String() string {
 	name += [...]string{"", "+channel", "+channel+state"}[s.Channel]
 	if s.Party {
 		name += "+party"
+	}
+	if s.Paged {
+		name += ".paged"
 	}
 	return name + [...]string{"/rows", "/count", "/ids", "/authors"}[s.out]
 }
@@ -142,10 +147,10 @@ var table = sync.OnceValue(func() map[Shape]statement {
 // shapes yields every shape that a filter can choose.
 func shapes(yield func(Shape) bool) {
 	for d := range drivers {
-		for i := range 2 * 3 * 3 * 2 * 2 * 4 {
+		for i := range 2 * 3 * 3 * 2 * 2 * 4 * 2 {
 			s := Shape{
 				Driver: d, Many: i%2 == 1, Tags: TagChecks(i / 2 % 3), Channel: Channels(i / 6 % 3),
-				Party: i/18%2 == 1, Stepped: i/36%2 == 1, out: output(i / 72),
+				Party: i/18%2 == 1, Stepped: i/36%2 == 1, out: output(i / 72 % 4), Paged: i/288 == 1,
 			}
 			if !possible(s) {
 				continue
@@ -161,6 +166,9 @@ func shapes(yield func(Shape) bool) {
 // would make a better one.
 func possible(s Shape) bool {
 	if s.Stepped && (!s.Driver.steps() || s.out != outRows) {
+		return false
+	}
+	if s.Paged && s.out != outRows {
 		return false
 	}
 	if s.Many && s.out == outAuthors {

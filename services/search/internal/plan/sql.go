@@ -83,6 +83,13 @@ const (
 	newestEvent  = "\n        ORDER BY e.created_at DESC, e.id LIMIT @limit"
 	newestRanked = "\n        ORDER BY k.created_at DESC, k.id LIMIT @ranked"
 	some         = "\n        LIMIT @limit"
+
+	// afterCursor holds for what comes after the last event of the page before, by the columns of k or e. Events of one
+	// second are read again and passed over.
+	afterCursor = `.created_at < @cursor OR `
+	// firstRows and pageRows end the rows of a statement.
+	firstRows = "LIMIT @limit"
+	pageRows  = "LIMIT @rows OFFSET @offset"
 )
 
 // source is how a driver yields candidates.
@@ -201,19 +208,19 @@ func text(s Shape) string {
 	case outRows:
 	}
 	if s.Driver == DriverWords {
-		return access.ReaderCTE + ranked(candidates(s, src, "e.created_at, e.id, e.raw", newestRanked))
+		return access.ReaderCTE + ranked(s.rows(), candidates(s, src, "e.created_at, e.id, e.raw", newestRanked))
 	}
 	newest := newestEvent
 	if src.byKey {
 		newest = newestKey
 	}
 	if s.Stepped {
-		return access.ReaderCTE + steps(candidates(s, src, "e.created_at, e.id, e.raw", newest))
+		return access.ReaderCTE + steps(s.rows(), candidates(s, src, "e.created_at, e.id, e.raw", newest))
 	}
 	if !s.Many {
 		return access.ReaderCTE + withinBytes("\n        SELECT x.created_at, x.id, x.raw FROM ("+
 			candidates(s, src, "e.created_at, e.id, e.raw", newest)+
-			"\n        ) AS x\n        ORDER BY x.created_at DESC, x.id LIMIT @limit")
+			"\n        ) AS x\n        ORDER BY x.created_at DESC, x.id "+s.rows())
 	}
 	// An event can come once for each value that it has: the keys are made distinct first, and only what
 	// is left is read again for its raw bytes.
@@ -221,14 +228,22 @@ func text(s Shape) string {
         SELECT k.created_at, k.id, e.raw FROM (
             SELECT DISTINCT x.created_at, x.id FROM (`+candidates(s, src, "e.created_at, e.id", newest)+`
             ) AS x
-            ORDER BY x.created_at DESC, x.id LIMIT @limit
+            ORDER BY x.created_at DESC, x.id `+s.rows()+`
         ) AS k`+lookup+end)
+}
+
+// rows returns how many rows a statement of the shape returns, of those that it reads.
+func (s Shape) rows() string {
+	if s.Paged {
+		return pageRows
+	}
+	return firstRows
 }
 
 // steps reads three spans of time one after the other, newest first, and an older one only when those
 // before it have not filled the limit. Without it, each of many values would be read up to the limit, and
 // all but one limit's worth be thrown away.
-func steps(candidates string) string {
+func steps(rows, candidates string) string {
 	step := func(n, filled string) string {
 		in := strings.NewReplacer("@since", "@since"+n, "@until", "@until"+n).Replace(candidates)
 		return ",\ns" + n + " AS MATERIALIZED (\n        SELECT x.created_at, x.id, x.raw FROM (" + in +
@@ -238,14 +253,14 @@ func steps(candidates string) string {
 	return step("1", "") + step("2", "\n        WHERE "+count1+" < @limit") +
 		step("3", "\n        WHERE "+count1+" + "+count2+" < @limit") + withinBytes(`
         SELECT * FROM (SELECT * FROM s1 UNION ALL SELECT * FROM s2 UNION ALL SELECT * FROM s3) AS s
-        ORDER BY created_at DESC, id LIMIT @limit`)
+        ORDER BY created_at DESC, id `+rows)
 }
 
 // candidates is the driver's scan with all checks, once or for each of the driver's values.
 func candidates(s Shape, src source, columns, newest string) string {
 	scan := "\n        SELECT " + columns + "\n        FROM " + src.scan +
 		checks(s) +
-		"\n        WHERE " + access.Admitted + src.conditions + newest
+		"\n        WHERE " + access.Admitted + src.conditions + after(s, src) + newest
 	if src.outer == "" {
 		return scan
 	}
@@ -254,6 +269,18 @@ func candidates(s Shape, src source, columns, newest string) string {
 		where = "\n        WHERE " + src.where
 	}
 	return "\n        SELECT y.* FROM " + src.outer + "\n        CROSS JOIN LATERAL (" + scan + "\n        ) AS y" + where
+}
+
+// after is the condition on a candidate that it is on the page, or behind it.
+func after(s Shape, src source) string {
+	switch {
+	case !s.Paged || s.Driver == DriverWords: // which are in another order
+		return ""
+	case src.byKey:
+		return " AND (k" + afterCursor + "k.id > @after)"
+	default:
+		return " AND (e" + afterCursor + "e.id > @after)"
+	}
 }
 
 // checks are the conditions on an event that need more than its own columns.
@@ -301,7 +328,7 @@ ORDER BY created_at DESC, id`
 // as withinBytes does.
 //
 // Index: documents_pkey.
-func ranked(candidates string) string {
+func ranked(rows, candidates string) string {
 	return `
 SELECT created_at, id, raw FROM (
     SELECT created_at, id, raw, rank,
@@ -313,7 +340,7 @@ SELECT created_at, id, raw FROM (
             SELECT ts_rank_cd(d.words, ` + query + `) AS rank FROM search.documents d
             WHERE d.community_id = @community AND d.id = x.id OFFSET 0
         ) AS d
-        ORDER BY d.rank DESC, x.created_at DESC, x.id LIMIT @limit
+        ORDER BY d.rank DESC, x.created_at DESC, x.id ` + rows + `
     ) AS r
 ) AS w
 WHERE before < @bytes

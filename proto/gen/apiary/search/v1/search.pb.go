@@ -101,7 +101,10 @@ type QueryRequest struct {
 	// principal is who reads.
 	Principal *v1.Principal `protobuf:"bytes,2,opt,name=principal,proto3" json:"principal,omitempty"`
 	// filters are OR-ed, each with its own limit; at most 10.
-	Filters       []*v1.Filter `protobuf:"bytes,3,rep,name=filters,proto3" json:"filters,omitempty"`
+	Filters []*v1.Filter `protobuf:"bytes,3,rep,name=filters,proto3" json:"filters,omitempty"`
+	// paging says for each filter, in order, which of its stored events are wanted; empty where it is the first of
+	// them for every filter.
+	Paging        []*Paging `protobuf:"bytes,4,rep,name=paging,proto3" json:"paging,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -157,6 +160,69 @@ func (x *QueryRequest) GetFilters() []*v1.Filter {
 	return nil
 }
 
+func (x *QueryRequest) GetPaging() []*Paging {
+	if x != nil {
+		return x.Paging
+	}
+	return nil
+}
+
+// Paging is where the page of a filter begins, and what is on it.
+type Paging struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// after_id is an event id, 32 bytes: of the events at exactly `until`, which the filter must have, only those are
+	// wanted that come after it. Empty: all. Not for filters with a search.
+	AfterId []byte `protobuf:"bytes,1,opt,name=after_id,json=afterId,proto3" json:"after_id,omitempty"`
+	// offset is how many events are passed over. Together with the limit it is at most 5,000.
+	Offset        uint32 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Paging) Reset() {
+	*x = Paging{}
+	mi := &file_apiary_search_v1_search_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Paging) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Paging) ProtoMessage() {}
+
+func (x *Paging) ProtoReflect() protoreflect.Message {
+	mi := &file_apiary_search_v1_search_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Paging.ProtoReflect.Descriptor instead.
+func (*Paging) Descriptor() ([]byte, []int) {
+	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Paging) GetAfterId() []byte {
+	if x != nil {
+		return x.AfterId
+	}
+	return nil
+}
+
+func (x *Paging) GetOffset() uint32 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
 // QueryResponse is a part of the answer.
 type QueryResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -170,7 +236,7 @@ type QueryResponse struct {
 
 func (x *QueryResponse) Reset() {
 	*x = QueryResponse{}
-	mi := &file_apiary_search_v1_search_proto_msgTypes[1]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -182,7 +248,7 @@ func (x *QueryResponse) String() string {
 func (*QueryResponse) ProtoMessage() {}
 
 func (x *QueryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apiary_search_v1_search_proto_msgTypes[1]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -195,7 +261,7 @@ func (x *QueryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueryResponse.ProtoReflect.Descriptor instead.
 func (*QueryResponse) Descriptor() ([]byte, []int) {
-	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{1}
+	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *QueryResponse) GetSnapshot() *v1.Snapshot {
@@ -227,7 +293,7 @@ type CountRequest struct {
 
 func (x *CountRequest) Reset() {
 	*x = CountRequest{}
-	mi := &file_apiary_search_v1_search_proto_msgTypes[2]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -239,7 +305,7 @@ func (x *CountRequest) String() string {
 func (*CountRequest) ProtoMessage() {}
 
 func (x *CountRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apiary_search_v1_search_proto_msgTypes[2]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -252,7 +318,7 @@ func (x *CountRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountRequest.ProtoReflect.Descriptor instead.
 func (*CountRequest) Descriptor() ([]byte, []int) {
-	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{2}
+	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *CountRequest) GetCommunity() int64 {
@@ -290,7 +356,7 @@ type CountResponse struct {
 
 func (x *CountResponse) Reset() {
 	*x = CountResponse{}
-	mi := &file_apiary_search_v1_search_proto_msgTypes[3]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -302,7 +368,7 @@ func (x *CountResponse) String() string {
 func (*CountResponse) ProtoMessage() {}
 
 func (x *CountResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apiary_search_v1_search_proto_msgTypes[3]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -315,7 +381,7 @@ func (x *CountResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountResponse.ProtoReflect.Descriptor instead.
 func (*CountResponse) Descriptor() ([]byte, []int) {
-	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{3}
+	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *CountResponse) GetCount() uint64 {
@@ -343,7 +409,7 @@ type ResolveCommunityRequest struct {
 
 func (x *ResolveCommunityRequest) Reset() {
 	*x = ResolveCommunityRequest{}
-	mi := &file_apiary_search_v1_search_proto_msgTypes[4]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -355,7 +421,7 @@ func (x *ResolveCommunityRequest) String() string {
 func (*ResolveCommunityRequest) ProtoMessage() {}
 
 func (x *ResolveCommunityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apiary_search_v1_search_proto_msgTypes[4]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -368,7 +434,7 @@ func (x *ResolveCommunityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveCommunityRequest.ProtoReflect.Descriptor instead.
 func (*ResolveCommunityRequest) Descriptor() ([]byte, []int) {
-	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{4}
+	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ResolveCommunityRequest) GetHost() string {
@@ -407,7 +473,7 @@ type ResolveCommunityResponse struct {
 
 func (x *ResolveCommunityResponse) Reset() {
 	*x = ResolveCommunityResponse{}
-	mi := &file_apiary_search_v1_search_proto_msgTypes[5]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -419,7 +485,7 @@ func (x *ResolveCommunityResponse) String() string {
 func (*ResolveCommunityResponse) ProtoMessage() {}
 
 func (x *ResolveCommunityResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apiary_search_v1_search_proto_msgTypes[5]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -432,7 +498,7 @@ func (x *ResolveCommunityResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveCommunityResponse.ProtoReflect.Descriptor instead.
 func (*ResolveCommunityResponse) Descriptor() ([]byte, []int) {
-	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{5}
+	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ResolveCommunityResponse) GetCommunity() int64 {
@@ -505,6 +571,116 @@ func (x *ResolveCommunityResponse) GetOwner() []byte {
 	return nil
 }
 
+// ResolveNameRequest asks for a name.
+type ResolveNameRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// community is the tenant.
+	Community int64 `protobuf:"varint,1,opt,name=community,proto3" json:"community,omitempty"`
+	// name is the part before the @, in lower case: 1 to 64 of a-z, 0-9, -, _ and dot.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// host is the part behind it, normalised: one of the community's.
+	Host          string `protobuf:"bytes,3,opt,name=host,proto3" json:"host,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResolveNameRequest) Reset() {
+	*x = ResolveNameRequest{}
+	mi := &file_apiary_search_v1_search_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResolveNameRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResolveNameRequest) ProtoMessage() {}
+
+func (x *ResolveNameRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_apiary_search_v1_search_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResolveNameRequest.ProtoReflect.Descriptor instead.
+func (*ResolveNameRequest) Descriptor() ([]byte, []int) {
+	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ResolveNameRequest) GetCommunity() int64 {
+	if x != nil {
+		return x.Community
+	}
+	return 0
+}
+
+func (x *ResolveNameRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ResolveNameRequest) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+// ResolveNameResponse is the answer.
+type ResolveNameResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// pubkey is the public key, 32 bytes.
+	Pubkey        []byte `protobuf:"bytes,1,opt,name=pubkey,proto3" json:"pubkey,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResolveNameResponse) Reset() {
+	*x = ResolveNameResponse{}
+	mi := &file_apiary_search_v1_search_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResolveNameResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResolveNameResponse) ProtoMessage() {}
+
+func (x *ResolveNameResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_apiary_search_v1_search_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResolveNameResponse.ProtoReflect.Descriptor instead.
+func (*ResolveNameResponse) Descriptor() ([]byte, []int) {
+	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ResolveNameResponse) GetPubkey() []byte {
+	if x != nil {
+		return x.Pubkey
+	}
+	return nil
+}
+
 // CheckAccessRequest asks about one topic.
 type CheckAccessRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -524,7 +700,7 @@ type CheckAccessRequest struct {
 
 func (x *CheckAccessRequest) Reset() {
 	*x = CheckAccessRequest{}
-	mi := &file_apiary_search_v1_search_proto_msgTypes[6]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -536,7 +712,7 @@ func (x *CheckAccessRequest) String() string {
 func (*CheckAccessRequest) ProtoMessage() {}
 
 func (x *CheckAccessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apiary_search_v1_search_proto_msgTypes[6]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -549,7 +725,7 @@ func (x *CheckAccessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckAccessRequest.ProtoReflect.Descriptor instead.
 func (*CheckAccessRequest) Descriptor() ([]byte, []int) {
-	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{6}
+	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *CheckAccessRequest) GetCommunity() int64 {
@@ -607,7 +783,7 @@ type CheckAccessResponse struct {
 
 func (x *CheckAccessResponse) Reset() {
 	*x = CheckAccessResponse{}
-	mi := &file_apiary_search_v1_search_proto_msgTypes[7]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -619,7 +795,7 @@ func (x *CheckAccessResponse) String() string {
 func (*CheckAccessResponse) ProtoMessage() {}
 
 func (x *CheckAccessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apiary_search_v1_search_proto_msgTypes[7]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -632,7 +808,7 @@ func (x *CheckAccessResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckAccessResponse.ProtoReflect.Descriptor instead.
 func (*CheckAccessResponse) Descriptor() ([]byte, []int) {
-	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{7}
+	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CheckAccessResponse) GetAllowed() []bool {
@@ -685,7 +861,7 @@ type ListModerationRequest struct {
 
 func (x *ListModerationRequest) Reset() {
 	*x = ListModerationRequest{}
-	mi := &file_apiary_search_v1_search_proto_msgTypes[8]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -697,7 +873,7 @@ func (x *ListModerationRequest) String() string {
 func (*ListModerationRequest) ProtoMessage() {}
 
 func (x *ListModerationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apiary_search_v1_search_proto_msgTypes[8]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -710,7 +886,7 @@ func (x *ListModerationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModerationRequest.ProtoReflect.Descriptor instead.
 func (*ListModerationRequest) Descriptor() ([]byte, []int) {
-	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{8}
+	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListModerationRequest) GetCommunity() int64 {
@@ -745,7 +921,7 @@ type ListModerationResponse struct {
 
 func (x *ListModerationResponse) Reset() {
 	*x = ListModerationResponse{}
-	mi := &file_apiary_search_v1_search_proto_msgTypes[9]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -757,7 +933,7 @@ func (x *ListModerationResponse) String() string {
 func (*ListModerationResponse) ProtoMessage() {}
 
 func (x *ListModerationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apiary_search_v1_search_proto_msgTypes[9]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -770,7 +946,7 @@ func (x *ListModerationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModerationResponse.ProtoReflect.Descriptor instead.
 func (*ListModerationResponse) Descriptor() ([]byte, []int) {
-	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{9}
+	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListModerationResponse) GetEntries() []*ModerationEntry {
@@ -793,7 +969,7 @@ type ModerationEntry struct {
 
 func (x *ModerationEntry) Reset() {
 	*x = ModerationEntry{}
-	mi := &file_apiary_search_v1_search_proto_msgTypes[10]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -805,7 +981,7 @@ func (x *ModerationEntry) String() string {
 func (*ModerationEntry) ProtoMessage() {}
 
 func (x *ModerationEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_apiary_search_v1_search_proto_msgTypes[10]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -818,7 +994,7 @@ func (x *ModerationEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModerationEntry.ProtoReflect.Descriptor instead.
 func (*ModerationEntry) Descriptor() ([]byte, []int) {
-	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{10}
+	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ModerationEntry) GetValue() string {
@@ -839,11 +1015,15 @@ var File_apiary_search_v1_search_proto protoreflect.FileDescriptor
 
 const file_apiary_search_v1_search_proto_rawDesc = "" +
 	"\n" +
-	"\x1dapiary/search/v1/search.proto\x12\x10apiary.search.v1\x1a\x1capiary/common/v1/event.proto\x1a\x1dapiary/common/v1/filter.proto\"\x9b\x01\n" +
+	"\x1dapiary/search/v1/search.proto\x12\x10apiary.search.v1\x1a\x1capiary/common/v1/event.proto\x1a\x1dapiary/common/v1/filter.proto\"\xcd\x01\n" +
 	"\fQueryRequest\x12\x1c\n" +
 	"\tcommunity\x18\x01 \x01(\x03R\tcommunity\x129\n" +
 	"\tprincipal\x18\x02 \x01(\v2\x1b.apiary.common.v1.PrincipalR\tprincipal\x122\n" +
-	"\afilters\x18\x03 \x03(\v2\x18.apiary.common.v1.FilterR\afilters\"_\n" +
+	"\afilters\x18\x03 \x03(\v2\x18.apiary.common.v1.FilterR\afilters\x120\n" +
+	"\x06paging\x18\x04 \x03(\v2\x18.apiary.search.v1.PagingR\x06paging\";\n" +
+	"\x06Paging\x12\x19\n" +
+	"\bafter_id\x18\x01 \x01(\fR\aafterId\x12\x16\n" +
+	"\x06offset\x18\x02 \x01(\rR\x06offset\"_\n" +
 	"\rQueryResponse\x126\n" +
 	"\bsnapshot\x18\x01 \x01(\v2\x1a.apiary.common.v1.SnapshotR\bsnapshot\x12\x16\n" +
 	"\x06events\x18\x02 \x03(\fR\x06events\"\x9b\x01\n" +
@@ -868,7 +1048,13 @@ const file_apiary_search_v1_search_proto_rawDesc = "" +
 	"\amin_pow\x18\b \x01(\rR\x06minPow\x12)\n" +
 	"\x10blocked_networks\x18\t \x03(\tR\x0fblockedNetworks\x12\x14\n" +
 	"\x05owner\x18\n" +
-	" \x01(\fR\x05owner\"\xd8\x01\n" +
+	" \x01(\fR\x05owner\"Z\n" +
+	"\x12ResolveNameRequest\x12\x1c\n" +
+	"\tcommunity\x18\x01 \x01(\x03R\tcommunity\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
+	"\x04host\x18\x03 \x01(\tR\x04host\"-\n" +
+	"\x13ResolveNameResponse\x12\x16\n" +
+	"\x06pubkey\x18\x01 \x01(\fR\x06pubkey\"\xd8\x01\n" +
 	"\x12CheckAccessRequest\x12\x1c\n" +
 	"\tcommunity\x18\x01 \x01(\x03R\tcommunity\x12\x18\n" +
 	"\achannel\x18\x02 \x01(\tR\achannel\x12\x18\n" +
@@ -897,11 +1083,12 @@ const file_apiary_search_v1_search_proto_rawDesc = "" +
 	"\x1dMODERATION_LIST_BANNED_EVENTS\x10\x03\x12#\n" +
 	"\x1fMODERATION_LIST_REPORTED_EVENTS\x10\x04\x12!\n" +
 	"\x1dMODERATION_LIST_ALLOWED_KINDS\x10\x05\x12\x1f\n" +
-	"\x1bMODERATION_LIST_BLOCKED_IPS\x10\x062\xd1\x03\n" +
+	"\x1bMODERATION_LIST_BLOCKED_IPS\x10\x062\xad\x04\n" +
 	"\rSearchService\x12J\n" +
 	"\x05Query\x12\x1e.apiary.search.v1.QueryRequest\x1a\x1f.apiary.search.v1.QueryResponse0\x01\x12H\n" +
 	"\x05Count\x12\x1e.apiary.search.v1.CountRequest\x1a\x1f.apiary.search.v1.CountResponse\x12i\n" +
 	"\x10ResolveCommunity\x12).apiary.search.v1.ResolveCommunityRequest\x1a*.apiary.search.v1.ResolveCommunityResponse\x12Z\n" +
+	"\vResolveName\x12$.apiary.search.v1.ResolveNameRequest\x1a%.apiary.search.v1.ResolveNameResponse\x12Z\n" +
 	"\vCheckAccess\x12$.apiary.search.v1.CheckAccessRequest\x1a%.apiary.search.v1.CheckAccessResponse\x12c\n" +
 	"\x0eListModeration\x12'.apiary.search.v1.ListModerationRequest\x1a(.apiary.search.v1.ListModerationResponseBDZBgithub.com/apiary-relay/apiary/proto/gen/apiary/search/v1;searchv1b\x06proto3"
 
@@ -918,47 +1105,53 @@ func file_apiary_search_v1_search_proto_rawDescGZIP() []byte {
 }
 
 var file_apiary_search_v1_search_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_apiary_search_v1_search_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_apiary_search_v1_search_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_apiary_search_v1_search_proto_goTypes = []any{
 	(ModerationList)(0),              // 0: apiary.search.v1.ModerationList
 	(*QueryRequest)(nil),             // 1: apiary.search.v1.QueryRequest
-	(*QueryResponse)(nil),            // 2: apiary.search.v1.QueryResponse
-	(*CountRequest)(nil),             // 3: apiary.search.v1.CountRequest
-	(*CountResponse)(nil),            // 4: apiary.search.v1.CountResponse
-	(*ResolveCommunityRequest)(nil),  // 5: apiary.search.v1.ResolveCommunityRequest
-	(*ResolveCommunityResponse)(nil), // 6: apiary.search.v1.ResolveCommunityResponse
-	(*CheckAccessRequest)(nil),       // 7: apiary.search.v1.CheckAccessRequest
-	(*CheckAccessResponse)(nil),      // 8: apiary.search.v1.CheckAccessResponse
-	(*ListModerationRequest)(nil),    // 9: apiary.search.v1.ListModerationRequest
-	(*ListModerationResponse)(nil),   // 10: apiary.search.v1.ListModerationResponse
-	(*ModerationEntry)(nil),          // 11: apiary.search.v1.ModerationEntry
-	(*v1.Principal)(nil),             // 12: apiary.common.v1.Principal
-	(*v1.Filter)(nil),                // 13: apiary.common.v1.Filter
-	(*v1.Snapshot)(nil),              // 14: apiary.common.v1.Snapshot
+	(*Paging)(nil),                   // 2: apiary.search.v1.Paging
+	(*QueryResponse)(nil),            // 3: apiary.search.v1.QueryResponse
+	(*CountRequest)(nil),             // 4: apiary.search.v1.CountRequest
+	(*CountResponse)(nil),            // 5: apiary.search.v1.CountResponse
+	(*ResolveCommunityRequest)(nil),  // 6: apiary.search.v1.ResolveCommunityRequest
+	(*ResolveCommunityResponse)(nil), // 7: apiary.search.v1.ResolveCommunityResponse
+	(*ResolveNameRequest)(nil),       // 8: apiary.search.v1.ResolveNameRequest
+	(*ResolveNameResponse)(nil),      // 9: apiary.search.v1.ResolveNameResponse
+	(*CheckAccessRequest)(nil),       // 10: apiary.search.v1.CheckAccessRequest
+	(*CheckAccessResponse)(nil),      // 11: apiary.search.v1.CheckAccessResponse
+	(*ListModerationRequest)(nil),    // 12: apiary.search.v1.ListModerationRequest
+	(*ListModerationResponse)(nil),   // 13: apiary.search.v1.ListModerationResponse
+	(*ModerationEntry)(nil),          // 14: apiary.search.v1.ModerationEntry
+	(*v1.Principal)(nil),             // 15: apiary.common.v1.Principal
+	(*v1.Filter)(nil),                // 16: apiary.common.v1.Filter
+	(*v1.Snapshot)(nil),              // 17: apiary.common.v1.Snapshot
 }
 var file_apiary_search_v1_search_proto_depIdxs = []int32{
-	12, // 0: apiary.search.v1.QueryRequest.principal:type_name -> apiary.common.v1.Principal
-	13, // 1: apiary.search.v1.QueryRequest.filters:type_name -> apiary.common.v1.Filter
-	14, // 2: apiary.search.v1.QueryResponse.snapshot:type_name -> apiary.common.v1.Snapshot
-	12, // 3: apiary.search.v1.CountRequest.principal:type_name -> apiary.common.v1.Principal
-	13, // 4: apiary.search.v1.CountRequest.filters:type_name -> apiary.common.v1.Filter
-	0,  // 5: apiary.search.v1.ListModerationRequest.list:type_name -> apiary.search.v1.ModerationList
-	11, // 6: apiary.search.v1.ListModerationResponse.entries:type_name -> apiary.search.v1.ModerationEntry
-	1,  // 7: apiary.search.v1.SearchService.Query:input_type -> apiary.search.v1.QueryRequest
-	3,  // 8: apiary.search.v1.SearchService.Count:input_type -> apiary.search.v1.CountRequest
-	5,  // 9: apiary.search.v1.SearchService.ResolveCommunity:input_type -> apiary.search.v1.ResolveCommunityRequest
-	7,  // 10: apiary.search.v1.SearchService.CheckAccess:input_type -> apiary.search.v1.CheckAccessRequest
-	9,  // 11: apiary.search.v1.SearchService.ListModeration:input_type -> apiary.search.v1.ListModerationRequest
-	2,  // 12: apiary.search.v1.SearchService.Query:output_type -> apiary.search.v1.QueryResponse
-	4,  // 13: apiary.search.v1.SearchService.Count:output_type -> apiary.search.v1.CountResponse
-	6,  // 14: apiary.search.v1.SearchService.ResolveCommunity:output_type -> apiary.search.v1.ResolveCommunityResponse
-	8,  // 15: apiary.search.v1.SearchService.CheckAccess:output_type -> apiary.search.v1.CheckAccessResponse
-	10, // 16: apiary.search.v1.SearchService.ListModeration:output_type -> apiary.search.v1.ListModerationResponse
-	12, // [12:17] is the sub-list for method output_type
-	7,  // [7:12] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	15, // 0: apiary.search.v1.QueryRequest.principal:type_name -> apiary.common.v1.Principal
+	16, // 1: apiary.search.v1.QueryRequest.filters:type_name -> apiary.common.v1.Filter
+	2,  // 2: apiary.search.v1.QueryRequest.paging:type_name -> apiary.search.v1.Paging
+	17, // 3: apiary.search.v1.QueryResponse.snapshot:type_name -> apiary.common.v1.Snapshot
+	15, // 4: apiary.search.v1.CountRequest.principal:type_name -> apiary.common.v1.Principal
+	16, // 5: apiary.search.v1.CountRequest.filters:type_name -> apiary.common.v1.Filter
+	0,  // 6: apiary.search.v1.ListModerationRequest.list:type_name -> apiary.search.v1.ModerationList
+	14, // 7: apiary.search.v1.ListModerationResponse.entries:type_name -> apiary.search.v1.ModerationEntry
+	1,  // 8: apiary.search.v1.SearchService.Query:input_type -> apiary.search.v1.QueryRequest
+	4,  // 9: apiary.search.v1.SearchService.Count:input_type -> apiary.search.v1.CountRequest
+	6,  // 10: apiary.search.v1.SearchService.ResolveCommunity:input_type -> apiary.search.v1.ResolveCommunityRequest
+	8,  // 11: apiary.search.v1.SearchService.ResolveName:input_type -> apiary.search.v1.ResolveNameRequest
+	10, // 12: apiary.search.v1.SearchService.CheckAccess:input_type -> apiary.search.v1.CheckAccessRequest
+	12, // 13: apiary.search.v1.SearchService.ListModeration:input_type -> apiary.search.v1.ListModerationRequest
+	3,  // 14: apiary.search.v1.SearchService.Query:output_type -> apiary.search.v1.QueryResponse
+	5,  // 15: apiary.search.v1.SearchService.Count:output_type -> apiary.search.v1.CountResponse
+	7,  // 16: apiary.search.v1.SearchService.ResolveCommunity:output_type -> apiary.search.v1.ResolveCommunityResponse
+	9,  // 17: apiary.search.v1.SearchService.ResolveName:output_type -> apiary.search.v1.ResolveNameResponse
+	11, // 18: apiary.search.v1.SearchService.CheckAccess:output_type -> apiary.search.v1.CheckAccessResponse
+	13, // 19: apiary.search.v1.SearchService.ListModeration:output_type -> apiary.search.v1.ListModerationResponse
+	14, // [14:20] is the sub-list for method output_type
+	8,  // [8:14] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_apiary_search_v1_search_proto_init() }
@@ -972,7 +1165,7 @@ func file_apiary_search_v1_search_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apiary_search_v1_search_proto_rawDesc), len(file_apiary_search_v1_search_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   11,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

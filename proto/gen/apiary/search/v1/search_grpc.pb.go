@@ -24,6 +24,7 @@ const (
 	SearchService_Query_FullMethodName            = "/apiary.search.v1.SearchService/Query"
 	SearchService_Count_FullMethodName            = "/apiary.search.v1.SearchService/Count"
 	SearchService_ResolveCommunity_FullMethodName = "/apiary.search.v1.SearchService/ResolveCommunity"
+	SearchService_ResolveName_FullMethodName      = "/apiary.search.v1.SearchService/ResolveName"
 	SearchService_CheckAccess_FullMethodName      = "/apiary.search.v1.SearchService/CheckAccess"
 	SearchService_ListModeration_FullMethodName   = "/apiary.search.v1.SearchService/ListModeration"
 )
@@ -42,6 +43,9 @@ type SearchServiceClient interface {
 	Count(ctx context.Context, in *CountRequest, opts ...grpc.CallOption) (*CountResponse, error)
 	// ResolveCommunity finds the community of a host. NOT_FOUND if there is none.
 	ResolveCommunity(ctx context.Context, in *ResolveCommunityRequest, opts ...grpc.CallOption) (*ResolveCommunityResponse, error)
+	// ResolveName finds the key that has a name at a host (NIP-05): a member whose profile claims it. NOT_FOUND if
+	// there is none.
+	ResolveName(ctx context.Context, in *ResolveNameRequest, opts ...grpc.CallOption) (*ResolveNameResponse, error)
 	// CheckAccess says which keys may read a topic, from a state at least as new as asked for.
 	CheckAccess(ctx context.Context, in *CheckAccessRequest, opts ...grpc.CallOption) (*CheckAccessResponse, error)
 	// ListModeration returns what moderators decided in a community (NIP-86). Admins and owners only:
@@ -96,6 +100,16 @@ func (c *searchServiceClient) ResolveCommunity(ctx context.Context, in *ResolveC
 	return out, nil
 }
 
+func (c *searchServiceClient) ResolveName(ctx context.Context, in *ResolveNameRequest, opts ...grpc.CallOption) (*ResolveNameResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ResolveNameResponse)
+	err := c.cc.Invoke(ctx, SearchService_ResolveName_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *searchServiceClient) CheckAccess(ctx context.Context, in *CheckAccessRequest, opts ...grpc.CallOption) (*CheckAccessResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CheckAccessResponse)
@@ -130,6 +144,9 @@ type SearchServiceServer interface {
 	Count(context.Context, *CountRequest) (*CountResponse, error)
 	// ResolveCommunity finds the community of a host. NOT_FOUND if there is none.
 	ResolveCommunity(context.Context, *ResolveCommunityRequest) (*ResolveCommunityResponse, error)
+	// ResolveName finds the key that has a name at a host (NIP-05): a member whose profile claims it. NOT_FOUND if
+	// there is none.
+	ResolveName(context.Context, *ResolveNameRequest) (*ResolveNameResponse, error)
 	// CheckAccess says which keys may read a topic, from a state at least as new as asked for.
 	CheckAccess(context.Context, *CheckAccessRequest) (*CheckAccessResponse, error)
 	// ListModeration returns what moderators decided in a community (NIP-86). Admins and owners only:
@@ -153,6 +170,9 @@ func (UnimplementedSearchServiceServer) Count(context.Context, *CountRequest) (*
 }
 func (UnimplementedSearchServiceServer) ResolveCommunity(context.Context, *ResolveCommunityRequest) (*ResolveCommunityResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ResolveCommunity not implemented")
+}
+func (UnimplementedSearchServiceServer) ResolveName(context.Context, *ResolveNameRequest) (*ResolveNameResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ResolveName not implemented")
 }
 func (UnimplementedSearchServiceServer) CheckAccess(context.Context, *CheckAccessRequest) (*CheckAccessResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CheckAccess not implemented")
@@ -228,6 +248,24 @@ func _SearchService_ResolveCommunity_Handler(srv interface{}, ctx context.Contex
 	return interceptor(ctx, in, info, handler)
 }
 
+func _SearchService_ResolveName_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResolveNameRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SearchServiceServer).ResolveName(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SearchService_ResolveName_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SearchServiceServer).ResolveName(ctx, req.(*ResolveNameRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _SearchService_CheckAccess_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CheckAccessRequest)
 	if err := dec(in); err != nil {
@@ -278,6 +316,10 @@ var SearchService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ResolveCommunity",
 			Handler:    _SearchService_ResolveCommunity_Handler,
+		},
+		{
+			MethodName: "ResolveName",
+			Handler:    _SearchService_ResolveName_Handler,
 		},
 		{
 			MethodName: "CheckAccess",

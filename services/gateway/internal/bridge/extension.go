@@ -1,0 +1,137 @@
+package bridge
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/apiary-relay/apiary/pkg/fault"
+	"github.com/apiary-relay/apiary/pkg/nostr"
+	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
+)
+
+// maxPaged is how many events a page by number may pass over and return, by search's contract.
+const maxPaged = 5000
+
+// extension is what a filter of a query says besides NIP-01: fields that only exist over HTTP.
+type extension struct {
+	BeforeID *string `json:"before_id"`
+	Page     *int    `json:"page"`
+}
+
+// extensions are the names of the fields.
+var extensions = []string{"before_id", "page"}
+
+// extend takes the extensions out of an array of filters: rest has the filters without them, in order, and list what
+// each had, nil where it had none. What is no array of objects is left as it is, for who reads the filters to refuse.
+func extend(body []byte) (rest []byte, list []*extension, err error) {
+	if !slices.ContainsFunc(extensions, func(name string) bool { return bytes.Contains(body, []byte(`"`+name+`"`)) }) {
+		return body, nil, nil
+	}
+	var objects []json.RawMessage
+	if json.Unmarshal(body, &objects) != nil {
+		return body, nil, nil //nolint:nilerr // who reads the filters says what is wrong
+	}
+	list = make([]*extension, len(objects))
+	rest = []byte{'['}
+	for i, object := range objects {
+		if i > 0 {
+			rest = append(rest, ',')
+		}
+		if rest, list[i], err = takeOut(rest, object); err != nil {
+			return nil, nil, err
+		}
+	}
+	return append(rest, ']'), list, nil
+}
+
+// takeOut appends an object without the extensions to rest, field by field, so that one that comes twice still does.
+func takeOut(rest []byte, object json.RawMessage) ([]byte, *extension, error) {
+	d := json.NewDecoder(bytes.NewReader(object))
+	if open, err := d.Token(); err != nil || open != json.Delim('{') {
+		return append(rest, object...), nil, nil //nolint:nilerr // who reads the filters says what is wrong
+	}
+	var kept, taken fields
+	for d.More() {
+		var value json.RawMessage
+		token, err := d.Token()
+		name, ok := token.(string)
+		if err == nil && ok {
+			err = d.Decode(&value)
+		}
+		if err != nil || !ok {
+			return nil, nil, fault.Wrap(fault.Invalid, "invalid filters: a filter must be a JSON object", err)
+		}
+		to := &kept
+		if slices.Contains(extensions, name) {
+			if slices.Contains(taken.names, name) {
+				return nil, nil, fault.New(fault.Invalid, "invalid filters: filter has a key twice")
+			}
+			to = &taken
+		}
+		if err := to.add(name, value); err != nil {
+			return nil, nil, fault.Internal(err) // a string always marshals
+		}
+	}
+	rest = append(append(append(rest, '{'), kept.text...), '}')
+	if len(taken.names) == 0 {
+		return rest, nil, nil
+	}
+	var e extension
+	if err := json.Unmarshal(slices.Concat([]byte{'{'}, taken.text, []byte{'}'}), &e); err != nil {
+		return nil, nil, fault.Wrap(fault.Invalid, "invalid filters: "+strings.Join(taken.names, " or ")+" is of another type", err)
+	}
+	return rest, &e, nil
+}
+
+// fields are those of a JSON object, without its braces.
+type fields struct {
+	names []string
+	text  []byte
+}
+
+func (f *fields) add(name string, value json.RawMessage) error {
+	quoted, err := json.Marshal(name)
+	if err != nil {
+		return err
+	}
+	if len(f.names) > 0 {
+		f.text = append(f.text, ',')
+	}
+	f.names = append(f.names, name)
+	f.text = append(append(append(f.text, quoted...), ':'), value...)
+	return nil
+}
+
+// paging is where a filter's page begins; most is the largest limit of a filter, and that of one without.
+func (e *extension) paging(f *nostr.Filter, most int) (*searchv1.Paging, error) {
+	p := &searchv1.Paging{}
+	if e.BeforeID != nil {
+		switch id, err := nostr.ParseID(*e.BeforeID); {
+		case f.Until == nil:
+			return nil, fault.New(fault.Invalid, "before_id requires until to be set")
+		case err != nil:
+			return nil, fault.New(fault.Invalid, "before_id must be a 64-char hex event id")
+		case f.Search != "" || e.Page != nil:
+			return nil, fault.New(fault.Invalid, "before_id goes with neither search nor page")
+		default:
+			p.AfterId = id[:]
+		}
+	}
+	if e.Page != nil {
+		limit := most
+		if f.Limit != nil {
+			limit = min(limit, *f.Limit)
+		}
+		switch {
+		case *e.Page < 1:
+			return nil, fault.New(fault.Invalid, "page must be at least 1")
+		case *e.Page > maxPaged || *e.Page*limit > maxPaged:
+			return nil, fault.New(fault.Invalid, fmt.Sprintf("page times limit is more than %d: page with until and before_id", maxPaged))
+		}
+		p.Offset = uint32((*e.Page - 1) * limit)
+	}
+	return p, nil
+}
