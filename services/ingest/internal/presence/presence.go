@@ -149,12 +149,14 @@ func (s *Service) movedLocked(revision uint64) {
 	}
 }
 
-// sync returns when the book holds everything that was in the bucket at the time of the call. The error is a
-// *fault.Error: it cannot be known whether it does.
+// sync returns when the book holds everything that was in the bucket at the time of the call, and nothing that had
+// expired by then: only a book that is up to date tells that nothing newer has come. The error is a *fault.Error: it
+// cannot be known whether it does.
 func (s *Service) sync(ctx context.Context) error {
+	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
-	state, err := s.Bus.BucketState(ctx, subject.BucketPresence, time.Now())
+	state, err := s.Bus.BucketState(ctx, subject.BucketPresence, began)
 	if err != nil {
 		return fault.Wrap(fault.Overloaded, unknown, err)
 	}
@@ -162,6 +164,9 @@ func (s *Service) sync(ctx context.Context) error {
 		s.mu.Lock()
 		// A bucket that is empty by now may have been full of what nobody has seen; it has expired since.
 		if s.book.epoch == state.Epoch && (s.revision >= state.LastSeq || state.Messages == 0) {
+			for _, d := range s.book.expire(began.Add(-s.cfg.TTL)) {
+				s.leaveLocked(d)
+			}
 			s.mu.Unlock()
 			return nil
 		}
@@ -181,7 +186,7 @@ func (s *Service) sync(ctx context.Context) error {
 // unknown is what clients are told when presence cannot be read or kept.
 const unknown = "presence is not known at the moment, try again"
 
-// sweep ends what has expired. Only a book that is up to date tells that nothing newer has come.
+// sweep has the book brought up to date when something in it seems to have expired.
 func (s *Service) sweep(ctx context.Context) {
 	tick := time.NewTicker(min(s.cfg.TTL/sweepsPerTTL, sweepMost))
 	defer tick.Stop()
@@ -190,18 +195,15 @@ func (s *Service) sweep(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
-			before := now.Add(-s.cfg.TTL)
 			s.mu.Lock()
-			due := s.book.hasExpired(before)
+			due := s.book.hasExpired(now.Add(-s.cfg.TTL))
 			s.mu.Unlock()
-			if !due || s.sync(ctx) != nil {
+			if !due {
 				continue
 			}
-			s.mu.Lock()
-			for _, d := range s.book.expire(before) {
-				s.leaveLocked(d)
+			if err := s.sync(ctx); err != nil && ctx.Err() == nil {
+				s.Log.LogAttrs(ctx, slog.LevelWarn, "expired presence not looked at", slog.Any("error", err))
 			}
-			s.mu.Unlock()
 		}
 	}
 }
