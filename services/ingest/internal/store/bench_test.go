@@ -50,3 +50,54 @@ func BenchmarkCommit(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkCommitAbout is BenchmarkCommit of events that are about a message: replies, with the summaries of their
+// threads, and reactions that follow it into its channel.
+func BenchmarkCommitAbout(b *testing.B) {
+	const size, channels = 256, 10
+	f := newFixture(b).withKey()
+	_, err := f.EnsurePartitions(b.Context(), time.Unix(nostrtest.Epoch, 0), 1)
+	require.NoError(b, err)
+	messages := make([]*policy.Candidate, channels)
+	for i := range messages {
+		f.channel("c" + strconv.Itoa(i))
+		messages[i] = f.chat("owner", "c"+strconv.Itoa(i), "first")
+	}
+	f.accept(messages...)
+	for name, template := range map[string]func(i int, target *policy.Candidate) *policy.Candidate{
+		"replies": func(i int, target *policy.Candidate) *policy.Candidate {
+			return f.chat("author "+strconv.Itoa(i%50), target.Channel, strings.Repeat("x", 120)+strconv.Itoa(i), reply(target))
+		},
+		"reactions": func(i int, target *policy.Candidate) *policy.Candidate {
+			return f.reaction("author "+strconv.Itoa(i), "+", e(target))
+		},
+	} {
+		round := 0 // over all runs
+		b.Run(name, func(b *testing.B) {
+			list := make([]*policy.Candidate, size)
+			for i := range list {
+				list[i] = template(i, messages[i%channels])
+			}
+			before := round
+			for b.Loop() {
+				batch := make([]*policy.Candidate, size)
+				for i, c := range list {
+					again, ev := *c, *c.Event
+					for k := range 8 {
+						ev.ID[k] ^= byte(uint64(round) >> (8 * k))
+					}
+					again.Event = &ev
+					if c.Reaction != nil {
+						again.Reaction = &policy.Reaction{Target: c.Reaction.Target, Emoji: strconv.Itoa(round)}
+					}
+					batch[i] = &again
+				}
+				round++
+				result, err := f.Commit(b.Context(), batch)
+				require.NoError(b, err)
+				require.True(b, result.Verdicts[0].Accepted(), result.Verdicts[0].Message)
+			}
+			b.ReportMetric(float64((round-before)*size)/b.Elapsed().Seconds(), "events/s")
+		})
+	}
+}

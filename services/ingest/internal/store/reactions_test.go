@@ -225,3 +225,19 @@ func TestReactionHoldsTheChannel(t *testing.T) {
 	release()
 	require.Equal(t, policy.Verdict{Reason: fault.Invalid, Message: "channel is archived"}, <-verdict)
 }
+
+// What is in a channel that was deleted is there for nobody, although it is removed later.
+func TestReactionInADeletedChannel(t *testing.T) {
+	f := newFixture(t)
+	f.channel("general")
+	message := f.chat("alice", "general", "hello")
+	f.accept(message)
+	_, err := f.admin.Exec(t.Context(), `DELETE FROM ingest.channels`)
+	require.NoError(t, err)
+	for i := range 2 {
+		loose := f.reaction("bob", "+", e(message), nostrtest.CreatedAt(int64(i)))
+		f.accept(loose)
+		require.Empty(t, f.storedIn(loose))
+	}
+	require.Zero(t, f.count(`SELECT count(*) FROM ingest.reactions`))
+}

@@ -18,9 +18,17 @@ import (
 const sqlThreads = `
 SELECT q.n, c.h, c.id, c.acl_version, r.created_at, r.pubkey
 FROM unnest($1::bigint[], $2::bytea[]) WITH ORDINALITY AS q (community_id, id, n)
-JOIN ingest.event_ids i ON i.community_id = q.community_id AND i.id = q.id
-JOIN ingest.events e ON e.community_id = i.community_id AND e.created_at = i.created_at AND e.id = i.id
-JOIN ingest.channels c ON c.community_id = e.community_id AND c.id = e.channel_id
+CROSS JOIN LATERAL (
+    SELECT i.created_at FROM ingest.event_ids i WHERE i.community_id = q.community_id AND i.id = q.id OFFSET 0
+) AS i
+CROSS JOIN LATERAL (
+    SELECT e.channel_id FROM ingest.events e
+    WHERE e.community_id = q.community_id AND e.created_at = i.created_at AND e.id = q.id OFFSET 0
+) AS e
+CROSS JOIN LATERAL (
+    SELECT c.h, c.id, c.acl_version FROM ingest.channels c
+    WHERE c.community_id = q.community_id AND c.id = e.channel_id OFFSET 0
+) AS c
 LEFT JOIN LATERAL (
     SELECT r.created_at, r.pubkey FROM ingest.replies r
     WHERE r.community_id = q.community_id AND r.root_id = q.id

@@ -7,29 +7,42 @@ import (
 	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
 )
 
+// OFFSET 0 keeps the planner from merging a look-up into the query around it: it has no good statistics of what has
+// been written just now, and would read all events of a community to find the few that are asked for.
 const (
 	// By event_ids_pkey, events_time, vanished_pkey, channels_pkey, channel_members_pkey, replies_pkey and
 	// event_tags_value: for each target of a candidate whether the candidate, own, is stored, and the target if it is
 	// stored and to be seen. The writer is NULL unless the candidate follows its target into a channel. root is the
 	// value of an e tag, NULL unless the target is the parent of a reply that names a root.
 	sqlReadTargets = `
-SELECT q.n, EXISTS (SELECT FROM ingest.event_ids s WHERE s.community_id = q.community_id AND s.id = q.own),
-    CASE WHEN e.channel_id IS NULL OR c.id IS NOT NULL THEN e.kind END, e.pubkey, c.h, c.id, c.visibility = 'private', c.archived_at IS NOT NULL, c.acl_version,
+SELECT q.n, EXISTS (SELECT FROM ingest.event_ids s WHERE s.community_id = q.community_id AND s.id = q.own OFFSET 0),
+    CASE WHEN e.channel_id IS NULL OR c.id IS NOT NULL THEN e.kind END, e.pubkey,
+    c.h, c.id, c.visibility = 'private', c.archived_at IS NOT NULL, c.acl_version,
     EXISTS (SELECT FROM ingest.channel_members m
-        WHERE m.community_id = c.community_id AND m.channel_id = c.id AND m.pubkey = q.writer),
+        WHERE m.community_id = q.community_id AND m.channel_id = c.id AND m.pubkey = q.writer OFFSET 0),
     r.root_id, coalesce(r.depth, 0), EXISTS (SELECT FROM ingest.event_tags t
-        WHERE t.community_id = e.community_id AND t.name = 'e' AND t.value = q.root
-            AND t.created_at = e.created_at AND t.id = e.id)
+        WHERE t.community_id = q.community_id AND t.name = 'e' AND t.value = q.root
+            AND t.created_at = e.created_at AND t.id = q.id OFFSET 0)
 FROM unnest($1::bigint[], $2::bytea[], $3::bytea[], $4::bytea[], $5::bytea[])
     WITH ORDINALITY AS q (community_id, id, own, writer, root, n)
-LEFT JOIN ingest.event_ids i ON i.community_id = q.community_id AND i.id = q.id
-LEFT JOIN ingest.events e
-    ON e.community_id = i.community_id AND e.created_at = i.created_at AND e.id = i.id
-    AND (e.expires_at IS NULL OR e.expires_at > extract(epoch FROM now()))
-    AND NOT EXISTS (SELECT FROM ingest.vanished v
-        WHERE v.community_id = e.community_id AND v.pubkey = e.pubkey AND v.until >= e.created_at)
-LEFT JOIN ingest.channels c ON c.community_id = e.community_id AND c.id = e.channel_id
-LEFT JOIN ingest.replies r ON r.community_id = e.community_id AND r.id = e.id`
+LEFT JOIN LATERAL (
+    SELECT i.created_at FROM ingest.event_ids i WHERE i.community_id = q.community_id AND i.id = q.id OFFSET 0
+) AS i ON true
+LEFT JOIN LATERAL (
+    SELECT e.kind, e.pubkey, e.channel_id, e.created_at FROM ingest.events e
+    WHERE e.community_id = q.community_id AND e.created_at = i.created_at AND e.id = q.id
+        AND (e.expires_at IS NULL OR e.expires_at > extract(epoch FROM now()))
+        AND NOT EXISTS (SELECT FROM ingest.vanished v
+            WHERE v.community_id = q.community_id AND v.pubkey = e.pubkey AND v.until >= e.created_at OFFSET 0)
+    OFFSET 0
+) AS e ON true
+LEFT JOIN LATERAL (
+    SELECT c.* FROM ingest.channels c WHERE c.community_id = q.community_id AND c.id = e.channel_id OFFSET 0
+) AS c ON true
+LEFT JOIN LATERAL (
+    SELECT r.root_id, r.depth FROM ingest.replies r
+    WHERE r.community_id = q.community_id AND r.id = q.id AND e.kind IS NOT NULL OFFSET 0
+) AS r ON true`
 
 	// sqlLock, together with the channels of the targets ($3, $4): by event_ids_pkey, events_time and
 	// channels_pkey. The key of a channel is channelLock's. Returns what is locked, in order.
@@ -44,9 +57,17 @@ FROM (
             | ('x' || encode(substr(sha256(int8send(c.community_id) || convert_to(c.h, 'UTF8')), 1, 7), 'hex'))::bit(56)::bigint,
             false
         FROM unnest($3::bigint[], $4::bytea[]) AS q (community_id, id)
-        JOIN ingest.event_ids i ON i.community_id = q.community_id AND i.id = q.id
-        JOIN ingest.events e ON e.community_id = i.community_id AND e.created_at = i.created_at AND e.id = i.id
-        JOIN ingest.channels c ON c.community_id = e.community_id AND c.id = e.channel_id
+        CROSS JOIN LATERAL (
+            SELECT i.created_at FROM ingest.event_ids i WHERE i.community_id = q.community_id AND i.id = q.id OFFSET 0
+        ) AS i
+        CROSS JOIN LATERAL (
+            SELECT e.channel_id FROM ingest.events e
+            WHERE e.community_id = q.community_id AND e.created_at = i.created_at AND e.id = q.id OFFSET 0
+        ) AS e
+        CROSS JOIN LATERAL (
+            SELECT c.community_id, c.h FROM ingest.channels c
+            WHERE c.community_id = q.community_id AND c.id = e.channel_id OFFSET 0
+        ) AS c
     ) AS each_lock (key, exclusive)
     GROUP BY key ORDER BY key
 ) AS sorted`
@@ -56,16 +77,26 @@ FROM (
 	sqlDeletedFrom = `
 SELECT c.h, c.id, c.visibility = 'private', c.archived_at IS NOT NULL, c.acl_version
 FROM (
-    SELECT false AS by_address, q.n, i.community_id, i.created_at, i.id
+    SELECT false AS by_address, q.n, q.id, i.created_at
     FROM unnest($3::bytea[]) WITH ORDINALITY AS q (id, n)
-    JOIN ingest.event_ids i ON i.community_id = $1 AND i.id = q.id
+    CROSS JOIN LATERAL (
+        SELECT i.created_at FROM ingest.event_ids i WHERE i.community_id = $1 AND i.id = q.id OFFSET 0
+    ) AS i
     UNION ALL
-    SELECT true, q.n, a.community_id, a.created_at, a.id
+    SELECT true, q.n, a.id, a.created_at
     FROM unnest($4::integer[], $5::bytea[]) WITH ORDINALITY AS q (kind, d, n)
-    JOIN ingest.addresses a ON a.community_id = $1 AND a.kind = q.kind AND a.pubkey = $2 AND a.d = q.d
+    CROSS JOIN LATERAL (
+        SELECT a.id, a.created_at FROM ingest.addresses a
+        WHERE a.community_id = $1 AND a.kind = q.kind AND a.pubkey = $2 AND a.d = q.d OFFSET 0
+    ) AS a
 ) AS t
-JOIN ingest.events e ON e.community_id = t.community_id AND e.created_at = t.created_at AND e.id = t.id AND e.pubkey = $2
-JOIN ingest.channels c ON c.community_id = e.community_id AND c.id = e.channel_id
+CROSS JOIN LATERAL (
+    SELECT e.channel_id FROM ingest.events e
+    WHERE e.community_id = $1 AND e.created_at = t.created_at AND e.id = t.id AND e.pubkey = $2 OFFSET 0
+) AS e
+CROSS JOIN LATERAL (
+    SELECT c.* FROM ingest.channels c WHERE c.community_id = $1 AND c.id = e.channel_id OFFSET 0
+) AS c
 ORDER BY t.by_address, t.n LIMIT 1`
 )
 
