@@ -241,3 +241,17 @@ func TestReactionInADeletedChannel(t *testing.T) {
 	}
 	require.Zero(t, f.count(`SELECT count(*) FROM ingest.reactions`))
 }
+
+// A reaction that follows its target into a channel brings the channel's rules along for nobody else in the batch.
+func TestReactionBesideMessages(t *testing.T) {
+	f := newFixture(t)
+	f.channel("general")
+	message := f.chat("alice", "general", "hello")
+	f.accept(message)
+	_, err := f.admin.Exec(t.Context(), `UPDATE ingest.channels SET previous_required = true`)
+	require.NoError(t, err)
+	alone, _ := f.commit(f.chat("carol", "general", "refers to nothing"))
+	require.False(t, alone[0].Accepted())
+	verdicts, _ := f.commit(f.reaction("bob", "+", e(message)), f.chat("carol", "general", "refers to nothing"))
+	require.Equal(t, []policy.Verdict{{}, alone[0]}, verdicts)
+}

@@ -17,7 +17,7 @@ const (
 	sqlReadTargets = `
 SELECT q.n, EXISTS (SELECT FROM ingest.event_ids s WHERE s.community_id = q.community_id AND s.id = q.own OFFSET 0),
     CASE WHEN e.channel_id IS NULL OR c.id IS NOT NULL THEN e.kind END, e.pubkey,
-    c.h, c.id, c.visibility = 'private', c.archived_at IS NOT NULL, c.acl_version,
+    c.h, c.id, c.visibility = 'private', c.archived_at IS NOT NULL, c.previous_required, c.acl_version,
     EXISTS (SELECT FROM ingest.channel_members m
         WHERE m.community_id = q.community_id AND m.channel_id = c.id AND m.pubkey = q.writer OFFSET 0),
     r.root_id, coalesce(r.depth, 0), EXISTS (SELECT FROM ingest.event_tags t
@@ -219,6 +219,7 @@ type targetRow struct {
 	h                 *string
 	id, acl           *int64
 	private, archived *bool
+	previous          *bool
 	member            bool
 	root              []byte
 	depth             int
@@ -226,7 +227,7 @@ type targetRow struct {
 }
 
 func (r *targetRow) scan(rows pgx.Rows) error {
-	return rows.Scan(&r.n, &r.stored, &r.kind, &r.pubkey, &r.h, &r.id, &r.private, &r.archived, &r.acl, &r.member,
+	return rows.Scan(&r.n, &r.stored, &r.kind, &r.pubkey, &r.h, &r.id, &r.private, &r.archived, &r.previous, &r.acl, &r.member,
 		&r.root, &r.depth, &r.rootNamed)
 }
 
@@ -252,7 +253,9 @@ func (r *targetRow) keep(c *policy.Candidate, id nostr.ID, st *policy.State) {
 		return
 	}
 	key := policy.ChannelKey{Community: c.Community, H: *r.h}
-	st.Channels[key] = policy.Channel{ID: *r.id, Private: *r.private, Archived: *r.archived, ACLVersion: uint64(*r.acl)}
+	st.Channels[key] = policy.Channel{
+		ID: *r.id, Private: *r.private, Archived: *r.archived, PreviousRequired: *r.previous, ACLVersion: uint64(*r.acl),
+	}
 	if r.member {
 		st.ChannelMembers[policy.ChannelMemberKey{ChannelKey: key, PubKey: c.Event.PubKey}] = true
 	}
