@@ -174,7 +174,7 @@ func (s *Service) addGateway(cfg Config) error {
 		return err
 	}
 	s.gateway, err = gateway.New(cfg.Gateway, gateway.Deps{
-		Ingest: ingests, Fanout: fanouts, Search: searches, Version: s.deps.Version,
+		Ingest: ingests, Fanout: fanouts, Search: searches, Control: s.deps.Bus, Version: s.deps.Version,
 		Log: s.log(gatewayName), Meter: s.meter(gatewayName), Tracer: s.tracer(gatewayName),
 	})
 	if err != nil {

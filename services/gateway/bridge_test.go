@@ -128,7 +128,7 @@ func TestKeysThatMayNotUseTheCommunity(t *testing.T) {
 	w.search.set(func() { w.search.onAccess = func([]byte) bool { return false } })
 	status, answer := w.post("alice", "/query", `[{}]`)
 	require.Equal(t, http.StatusForbidden, status)
-	require.JSONEq(t, `{"error":"this key may not use the relay"}`, answer)
+	require.JSONEq(t, `{"error":"you are banned from this community"}`, answer)
 	require.Empty(t, w.search.asked())
 	w.search.set(func() { w.search.accessErr = fault.New(fault.Overloaded, "") })
 	status, _ = w.post("alice", "/query", `[{}]`)

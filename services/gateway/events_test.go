@@ -124,7 +124,7 @@ func TestStrangersOverHTTP(t *testing.T) {
 	join := nostrtest.Event(t, "alice", nostrtest.Kind(nostr.KindRelayJoinRequest))
 	status, v := w.postEvent("alice", join)
 	require.Equal(t, http.StatusForbidden, status, "the community is open: there is nothing to join")
-	require.Equal(t, "restricted: this key may not use the relay", v.Error)
+	require.Equal(t, "blocked: you are banned from this community", v.Error)
 
 	post := func(ev *nostr.Event) (status int, v verdict) {
 		body := string(nostrtest.Raw(ev))

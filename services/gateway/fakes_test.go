@@ -292,18 +292,19 @@ func (f *fanout) publish(sequence uint64, env *commonv1.Envelope) {
 type search struct {
 	searchv1.UnimplementedSearchServiceServer
 
-	mu        sync.Mutex
-	hosts     map[string]*searchv1.ResolveCommunityResponse
-	down      bool
-	resolved  int
-	onQuery   func(*searchv1.QueryRequest, func(*searchv1.QueryResponse) error) error
-	onCount   func(*searchv1.CountRequest) (uint64, error)
-	hll       []byte // of every count
-	onList    func(*searchv1.ListModerationRequest) []*searchv1.ModerationEntry
-	onAccess  func(pubkey []byte) bool
-	onCheck   func() // before an answer about access; may block
-	queries   []*searchv1.QueryRequest
-	accessErr error
+	mu           sync.Mutex
+	hosts        map[string]*searchv1.ResolveCommunityResponse
+	down         bool
+	resolved     int
+	onQuery      func(*searchv1.QueryRequest, func(*searchv1.QueryResponse) error) error
+	onCount      func(*searchv1.CountRequest) (uint64, error)
+	hll          []byte // of every count
+	onList       func(*searchv1.ListModerationRequest) []*searchv1.ModerationEntry
+	leastVersion uint64 // of the last CheckAccess
+	onAccess     func(pubkey []byte) bool
+	onCheck      func() // before an answer about access; may block
+	queries      []*searchv1.QueryRequest
+	accessErr    error
 }
 
 func (s *search) ResolveCommunity(_ context.Context, req *searchv1.ResolveCommunityRequest) (*searchv1.ResolveCommunityResponse, error) {
@@ -354,6 +355,7 @@ func (s *search) CheckAccess(_ context.Context, req *searchv1.CheckAccessRequest
 	if s.accessErr != nil {
 		return nil, s.accessErr
 	}
+	s.leastVersion = req.GetMinCommunityAclVersion()
 	resp := &searchv1.CheckAccessResponse{}
 	for _, k := range req.GetPubkeys() {
 		allowed := req.GetCommunity() == openCommunity // as long as the test says nothing else

@@ -37,6 +37,8 @@ const software = "https://github.com/apiary-relay/apiary"
 type Deps struct {
 	// Ingest, Fanout and Search are the replicas of the services that the gateway calls.
 	Ingest, Fanout, Search Peers
+	// Control says whose access was taken. Without it sessions end when they are checked again (Config.Revalidate).
+	Control Control
 	// Version is shown in NIP-11.
 	Version string
 	// Log, Meter and Tracer may be nil.
@@ -77,6 +79,9 @@ type Service struct {
 	bridge   *bridge.Bridge
 	edge     edge.Config
 
+	directory *edge.Directory
+	control   Control
+
 	mu   sync.Mutex
 	addr net.Addr
 }
@@ -103,7 +108,10 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		submit: submit.New(cfg.submit(id), ingestClients(deps.Ingest), log, m),
 		roster: presence.New(cfg.presence(id), online, log),
 		live:   live.New(cfg.live(), fanoutClients(deps.Fanout), log, m),
+
+		control: deps.Control,
 	}
+	s.directory = edge.NewDirectory(cfg.directory(), s.search)
 	invites := NewInvites(deps.Ingest)
 	s.sessions = session.NewServer(cfg.session(), session.Deps{
 		Log: log, Metrics: m, Tracer: deps.Tracer, Search: s.search, Submit: s.submit, Live: s.live,
@@ -173,9 +181,10 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 	below.Go(func() { s.live.Run(inner) })
 	below.Go(func() { s.roster.Run(inner) })
 	below.Go(func() { s.revalidate(inner) })
+	below.Go(func() { s.heed(inner) })
 
 	handler := edge.NewHandler(inner, s.edge, telemetry.Sampled(s.log, time.Second), s.metrics,
-		edge.NewDirectory(s.cfg.directory(), s.search), s.conns, s.sessions, s.bridge)
+		s.directory, s.conns, s.sessions, s.bridge)
 	server := &http.Server{
 		Handler:        handler,
 		ConnContext:    edge.ConnContext,

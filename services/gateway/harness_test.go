@@ -55,6 +55,7 @@ type world struct {
 	// moderation is what all ingest replicas say about moderation and tokens.
 	moderation *moderation
 
+	control gateway.Control // nil unless an option sets it
 	service *gateway.Service
 	addr    string
 }
@@ -100,7 +101,7 @@ func newWorld(tb testing.TB, opts ...option) *world {
 	for _, o := range opts {
 		o(w, &cfg)
 	}
-	deps := gateway.Deps{Version: "test"}
+	deps := gateway.Deps{Control: w.control, Version: "test"}
 	var targets []string
 	for i, s := range w.ingests {
 		targets = append(targets, w.start(fmt.Sprintf("ingest-%d", i), w.ingestServer(s)))

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"iter"
 	"log/slog"
 	"slices"
 	"time"
@@ -18,9 +19,9 @@ import (
 const maxCheckedKeys = 4096
 
 // revalidate checks again and again whether those who are connected may still use their community, and
-// closes the connections of those who may not: members who were removed, keys that were banned, and
-// everybody else's when a community was closed. Delivery does not depend on it: fan-out and search refuse at once. It is what
-// ends a session.
+// closes the connections of those who may not: members who were removed, keys that were banned, clients of networks
+// that were blocked, and everybody else's when a community was closed. Delivery does not depend on it: fan-out and search
+// refuse at once. It is what ends a session whose revocation was not heard.
 func (s *Service) revalidate(ctx context.Context) {
 	if s.cfg.Revalidate <= 0 {
 		return
@@ -32,28 +33,56 @@ func (s *Service) revalidate(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			for community, sessions := range s.authenticated() {
-				s.check(tenant.With(ctx, tenant.ID(community)), community, sessions)
+			s.checkAll(ctx)
+		}
+	}
+}
+
+// checkAll checks every session once.
+func (s *Service) checkAll(ctx context.Context) {
+	all := make(map[int64][]*session.Session)
+	for one := range s.open() {
+		id := one.Community().ID
+		all[id] = append(all[id], one)
+	}
+	for community, sessions := range all {
+		ctx := tenant.With(ctx, tenant.ID(community))
+		s.checkNetworks(ctx, sessions)
+		s.check(ctx, community, slices.DeleteFunc(sessions, func(one *session.Session) bool { return one.Principal() == nil }), 0)
+	}
+}
+
+// open yields the open sessions.
+func (s *Service) open() iter.Seq[*session.Session] {
+	return func(yield func(*session.Session) bool) {
+		for _, m := range s.conns.Members() {
+			if one, ok := m.(*session.Session); ok && !yield(one) {
+				return
 			}
 		}
 	}
 }
 
-// authenticated returns the sessions with a principal, by community.
-func (s *Service) authenticated() map[int64][]*session.Session {
-	all := make(map[int64][]*session.Session)
-	for _, m := range s.conns.Members() {
-		if one, ok := m.(*session.Session); ok && one.Principal() != nil {
-			id := one.Community().ID
-			all[id] = append(all[id], one)
+// checkNetworks looks whether sessions of one community come from networks that it refuses.
+func (s *Service) checkNetworks(ctx context.Context, sessions []*session.Session) {
+	c, err := s.directory.Resolve(ctx, sessions[0].Community().Hosts[0])
+	if err != nil {
+		s.log.LogAttrs(ctx, slog.LevelWarn, "blocked networks not checked again", slog.Any(telemetry.KeyError, err))
+		return
+	}
+	for _, one := range sessions {
+		if c.Refuses(one.Addr()) {
+			one.Revoke(fault.Frame(errNetwork))
 		}
 	}
-	return all
 }
 
-// check asks about the keys of sessions, as many at a time as one question may hold. What one of its keys
-// may do a session may do.
-func (s *Service) check(ctx context.Context, community int64, sessions []*session.Session) {
+// errNetwork is what a client of a blocked network is told.
+var errNetwork = fault.New(fault.Blocked, "your network is blocked by this community")
+
+// check asks about the keys of sessions, as many at a time as one question may hold, by a state that is at least as new
+// as a version. What one of its keys may do a session may do.
+func (s *Service) check(ctx context.Context, community int64, sessions []*session.Session, version uint64) {
 	for len(sessions) > 0 {
 		var keys [][]byte
 		n := 0
@@ -63,7 +92,7 @@ func (s *Service) check(ctx context.Context, community int64, sessions []*sessio
 		}
 		some := sessions[:n]
 		sessions = sessions[n:]
-		allowed, err := s.allowed(ctx, community, keys)
+		access, err := s.access(ctx, community, keys, version)
 		if err != nil {
 			// Unknown is not refused: an outage of search must not close every socket.
 			s.log.LogAttrs(ctx, slog.LevelWarn, "access not checked again", slog.Any(telemetry.KeyError, err))
@@ -72,30 +101,46 @@ func (s *Service) check(ctx context.Context, community int64, sessions []*sessio
 		for _, one := range some {
 			// A key that has authenticated since then is not in the answer; it has just been checked.
 			if !slices.ContainsFunc(one.Principal().GetPubkeys(), func(k []byte) bool {
-				may, asked := allowed[string(k)]
+				may, asked := access.allowed[string(k)]
 				return may || !asked
 			}) {
-				c := one.Community()
-				one.Revoke(fault.Frame(c.Refusal()))
+				one.Revoke(fault.Frame(access.refusal(one)))
 			}
 		}
 	}
 }
 
-// allowed returns which of the keys may use the community.
-func (s *Service) allowed(ctx context.Context, community int64, keys [][]byte) (map[string]bool, error) {
+// access is what is known of some keys.
+type access struct{ allowed, banned map[string]bool }
+
+// refusal is what a session is told none of whose keys is allowed.
+func (a *access) refusal(one *session.Session) error {
+	if slices.ContainsFunc(one.Principal().GetPubkeys(), func(k []byte) bool { return a.banned[string(k)] }) {
+		return session.ErrBanned
+	}
+	c := one.Community()
+	return c.Refusal()
+}
+
+// access returns which of the keys may use the community, and which are banned from it.
+func (s *Service) access(ctx context.Context, community int64, keys [][]byte, version uint64) (*access, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer cancel()
-	resp, err := s.search.CheckAccess(ctx, &searchv1.CheckAccessRequest{Community: community, Pubkeys: keys})
+	resp, err := s.search.CheckAccess(ctx, &searchv1.CheckAccessRequest{
+		Community: community, Pubkeys: keys, MinCommunityAclVersion: version,
+	})
 	if err != nil {
 		return nil, err
 	}
 	if len(resp.GetAllowed()) != len(keys) {
 		return nil, fmt.Errorf("check access of %d keys: %d answers", len(keys), len(resp.GetAllowed()))
 	}
-	allowed := make(map[string]bool, len(keys))
+	a := &access{allowed: make(map[string]bool, len(keys)), banned: make(map[string]bool, len(resp.GetBanned()))}
 	for i, k := range keys {
-		allowed[string(k)] = resp.GetAllowed()[i]
+		a.allowed[string(k)] = resp.GetAllowed()[i]
 	}
-	return allowed, nil
+	for _, k := range resp.GetBanned() {
+		a.banned[string(k)] = true
+	}
+	return a, nil
 }

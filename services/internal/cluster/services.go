@@ -170,8 +170,12 @@ func (c *Cluster) fanout(name string, searches []string) builder {
 }
 
 func (c *Cluster) gateway(ingests, fanouts, searches []string) builder {
-	return func(_ context.Context, address string) (p parts, err error) {
-		deps := gateway.Deps{Log: c.log("gateway"), Tracer: c.tracers.Tracer("gateway")}
+	return func(ctx context.Context, address string) (p parts, err error) {
+		b, err := c.bus(ctx, &p, "gateway")
+		if err != nil {
+			return p, err
+		}
+		deps := gateway.Deps{Control: b, Log: c.log("gateway"), Tracer: c.tracers.Tracer("gateway")}
 		for _, of := range []struct {
 			names []string
 			peers *gateway.Peers

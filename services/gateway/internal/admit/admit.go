@@ -80,6 +80,7 @@ func (g *Gate) CallRequest(c Caller, now time.Time) (wait time.Duration, ok bool
 // Client is one connection's account.
 type Client struct {
 	gate                    *Gate
+	addr                    netip.Addr
 	network                 netip.Prefix
 	events, requests, bytes *limit.Bucket
 	hold                    atomic.Int64 // a time.Duration: for what was done since the last Read
@@ -94,9 +95,12 @@ func (g *Gate) Client(addr netip.Addr) *Client {
 	network, _ := addr.Prefix(bits) // the zero Prefix for the zero Addr
 	bucket := func(r Rate) *limit.Bucket { return limit.NewBucket(float64(r.PerSecond), r.Burst) }
 	return &Client{
-		gate: g, network: network, events: bucket(g.cfg.Events), requests: bucket(g.cfg.Requests), bytes: bucket(g.cfg.Bytes),
+		gate: g, addr: addr, network: network, events: bucket(g.cfg.Events), requests: bucket(g.cfg.Requests), bytes: bucket(g.cfg.Bytes),
 	}
 }
+
+// Addr returns the client's address, the zero Addr if it is not known.
+func (c *Client) Addr() netip.Addr { return c.addr }
 
 // eventUnit is the size of an event that counts as one; larger ones count as several, as they cost so much more.
 const eventUnit = 4 << 10

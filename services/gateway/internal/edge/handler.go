@@ -93,7 +93,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.m.Upgrade(r.Context(), metrics.OutcomeUnavailable)
 		unavailable(w)
 		return
-	case len(c.Blocked) > 0 && within(clientAddr(r, h.cfg.TrustedProxies), c.Blocked):
+	case c.Refuses(clientAddr(r, h.cfg.TrustedProxies)):
 		h.m.Upgrade(r.Context(), metrics.OutcomeBlocked)
 		text(w, http.StatusForbidden, "forbidden\n")
 		return

@@ -85,8 +85,12 @@ func (s *Session) authenticate(f *wire.Frame) {
 			return
 		}
 		// An outage is not the client's failure: it may try again while its time lasts.
-		s.auth.failed = fault.ReasonOf(err) == fault.Restricted
-		refuse(fault.ReasonOf(err), fault.Message(err))
+		reason := fault.ReasonOf(err)
+		s.auth.failed = reason == fault.Restricted || reason == fault.Blocked
+		refuse(reason, fault.Message(err))
+		if reason == fault.Blocked && s.Principal() == nil {
+			s.conn.Close(websocket.StatusPolicyViolation, fault.Frame(ErrBanned), metrics.OutcomeAuth)
+		}
 		return
 	}
 	s.admit(ev.PubKey)
@@ -108,7 +112,7 @@ func publicCause(err error) string {
 const maxAdmissions = 8
 
 // Admit asks whether a key may use the community: in a closed one it must be a member's, in any it must not
-// be banned. The error is Restricted if it may not; any other says that this is not known now.
+// be banned. The error is Restricted if it is no member and ErrBanned if it is banned; any other says that this is not known now.
 func (srv *Server) Admit(ctx context.Context, c Community, key nostr.PubKey) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, srv.cfg.CallTimeout, fault.New(fault.Overloaded, ""))
 	defer cancel()
@@ -122,20 +126,20 @@ func (srv *Server) Admit(ctx context.Context, c Community, key nostr.PubKey) err
 	}
 	switch {
 	case len(resp.GetBanned()) > 0:
-		return errBanned
+		return ErrBanned
 	case len(resp.GetAllowed()) != 1 || !resp.GetAllowed()[0]:
 		return c.Refusal()
 	}
 	return nil
 }
 
-// errBanned refuses a key that may not even ask to join.
-var errBanned = fault.New(fault.Restricted, "this key may not use the relay")
+// ErrBanned refuses a key that may not even ask to join.
+var ErrBanned = fault.New(fault.Blocked, "you are banned from this community")
 
 // Refusal is what a key is told that may not use the community (any more).
 func (c *Community) Refusal() *fault.Error {
 	if c.Closed {
 		return fault.New(fault.Restricted, "not a relay member")
 	}
-	return errBanned
+	return ErrBanned
 }

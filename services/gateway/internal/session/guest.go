@@ -2,7 +2,6 @@ package session
 
 import (
 	"bytes"
-	"errors"
 	"slices"
 	"time"
 
@@ -27,7 +26,7 @@ const (
 
 // hasGuests reports whether a key that Admit has refused with err may ask to join.
 func (c *Community) hasGuests(err error) bool {
-	return c.Closed && fault.ReasonOf(err) == fault.Restricted && !errors.Is(err, errBanned)
+	return c.Closed && fault.ReasonOf(err) == fault.Restricted
 }
 
 // addGuest remembers a key that may not use the community. The first one starts the time of the connection.

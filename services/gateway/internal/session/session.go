@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -95,8 +96,19 @@ func (s *Session) Restart() {
 // Kill ends the connection at once.
 func (s *Session) Kill() { s.conn.Kill() }
 
-// Revoke closes the connection because its principal may not use the community any more.
+// Addr returns the client's address, which is not valid if it could not be told.
+func (s *Session) Addr() netip.Addr { return s.client.Addr() }
+
+// Revoke closes the connection because its client may not use the community any more, and its subscriptions first, so
+// that the client knows what it will not get.
 func (s *Session) Revoke(reason string) {
+	s.mu.Lock()
+	for id, sub := range s.subs {
+		sub.end()
+		s.closed(id, reason)
+	}
+	clear(s.subs)
+	s.mu.Unlock()
 	s.conn.Control(cork.Build(64, func(b []byte) []byte { return wire.AppendNotice(b, reason) }))
 	s.conn.Close(websocket.StatusPolicyViolation, reason, metrics.OutcomePolicy)
 }

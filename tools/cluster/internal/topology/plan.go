@@ -156,6 +156,7 @@ func (p *planner) services(ctx context.Context, plan *Plan) error {
 		plan.Inner = append(plan.Inner, one...)
 	}
 	peers := []string{
+		"--nats.url=" + plan.NATSURL,
 		"--ingest.targets=" + addresses(ingests),
 		"--fanout.targets=" + addresses(fanouts),
 		"--search.targets=" + addresses(searches),

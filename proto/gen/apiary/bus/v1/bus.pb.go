@@ -172,6 +172,103 @@ func (x *PartitionBatch) GetBatch() []byte {
 	return nil
 }
 
+// Revocation is the payload of apiary.v1.control.<community>: a committed change took somebody's access, so that gateways
+// look at their sockets at once. Whoever misses it finds out by asking again.
+type Revocation struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// target is whose access was taken.
+	//
+	// Types that are valid to be assigned to Target:
+	//
+	//	*Revocation_Pubkey
+	//	*Revocation_Network
+	Target isRevocation_Target `protobuf_oneof:"target"`
+	// acl_version is the community's access version from which on this holds.
+	AclVersion    uint64 `protobuf:"varint,3,opt,name=acl_version,json=aclVersion,proto3" json:"acl_version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Revocation) Reset() {
+	*x = Revocation{}
+	mi := &file_apiary_bus_v1_bus_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Revocation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Revocation) ProtoMessage() {}
+
+func (x *Revocation) ProtoReflect() protoreflect.Message {
+	mi := &file_apiary_bus_v1_bus_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Revocation.ProtoReflect.Descriptor instead.
+func (*Revocation) Descriptor() ([]byte, []int) {
+	return file_apiary_bus_v1_bus_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Revocation) GetTarget() isRevocation_Target {
+	if x != nil {
+		return x.Target
+	}
+	return nil
+}
+
+func (x *Revocation) GetPubkey() []byte {
+	if x != nil {
+		if x, ok := x.Target.(*Revocation_Pubkey); ok {
+			return x.Pubkey
+		}
+	}
+	return nil
+}
+
+func (x *Revocation) GetNetwork() string {
+	if x != nil {
+		if x, ok := x.Target.(*Revocation_Network); ok {
+			return x.Network
+		}
+	}
+	return ""
+}
+
+func (x *Revocation) GetAclVersion() uint64 {
+	if x != nil {
+		return x.AclVersion
+	}
+	return 0
+}
+
+type isRevocation_Target interface {
+	isRevocation_Target()
+}
+
+type Revocation_Pubkey struct {
+	// pubkey is a key that was banned, or is no longer a member of a closed community; 32 bytes.
+	Pubkey []byte `protobuf:"bytes,1,opt,name=pubkey,proto3,oneof"`
+}
+
+type Revocation_Network struct {
+	// network is an address or a network in CIDR form whose clients are refused from now on.
+	Network string `protobuf:"bytes,2,opt,name=network,proto3,oneof"`
+}
+
+func (*Revocation_Pubkey) isRevocation_Target() {}
+
+func (*Revocation_Network) isRevocation_Target() {}
+
 // PresenceRecord is the value of a key in the bucket presence: a gateway has a connection of a public key.
 type PresenceRecord struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -187,7 +284,7 @@ type PresenceRecord struct {
 
 func (x *PresenceRecord) Reset() {
 	*x = PresenceRecord{}
-	mi := &file_apiary_bus_v1_bus_proto_msgTypes[3]
+	mi := &file_apiary_bus_v1_bus_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -199,7 +296,7 @@ func (x *PresenceRecord) String() string {
 func (*PresenceRecord) ProtoMessage() {}
 
 func (x *PresenceRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_apiary_bus_v1_bus_proto_msgTypes[3]
+	mi := &file_apiary_bus_v1_bus_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -212,7 +309,7 @@ func (x *PresenceRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PresenceRecord.ProtoReflect.Descriptor instead.
 func (*PresenceRecord) Descriptor() ([]byte, []int) {
-	return file_apiary_bus_v1_bus_proto_rawDescGZIP(), []int{3}
+	return file_apiary_bus_v1_bus_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *PresenceRecord) GetStatus() string {
@@ -242,7 +339,14 @@ const file_apiary_bus_v1_bus_proto_rawDesc = "" +
 	"partitions\"D\n" +
 	"\x0ePartitionBatch\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\rR\tpartition\x12\x14\n" +
-	"\x05batch\x18\x02 \x01(\fR\x05batch\"K\n" +
+	"\x05batch\x18\x02 \x01(\fR\x05batch\"m\n" +
+	"\n" +
+	"Revocation\x12\x18\n" +
+	"\x06pubkey\x18\x01 \x01(\fH\x00R\x06pubkey\x12\x1a\n" +
+	"\anetwork\x18\x02 \x01(\tH\x00R\anetwork\x12\x1f\n" +
+	"\vacl_version\x18\x03 \x01(\x04R\n" +
+	"aclVersionB\b\n" +
+	"\x06target\"K\n" +
 	"\x0ePresenceRecord\x12\x16\n" +
 	"\x06status\x18\x01 \x01(\tR\x06status\x12!\n" +
 	"\fannounced_at\x18\x02 \x01(\x03R\vannouncedAtB>Z<github.com/apiary-relay/apiary/proto/gen/apiary/bus/v1;busv1b\x06proto3"
@@ -259,16 +363,17 @@ func file_apiary_bus_v1_bus_proto_rawDescGZIP() []byte {
 	return file_apiary_bus_v1_bus_proto_rawDescData
 }
 
-var file_apiary_bus_v1_bus_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_apiary_bus_v1_bus_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_apiary_bus_v1_bus_proto_goTypes = []any{
 	(*EnvelopeBatch)(nil),  // 0: apiary.bus.v1.EnvelopeBatch
 	(*OutboxPayload)(nil),  // 1: apiary.bus.v1.OutboxPayload
 	(*PartitionBatch)(nil), // 2: apiary.bus.v1.PartitionBatch
-	(*PresenceRecord)(nil), // 3: apiary.bus.v1.PresenceRecord
-	(*v1.Envelope)(nil),    // 4: apiary.common.v1.Envelope
+	(*Revocation)(nil),     // 3: apiary.bus.v1.Revocation
+	(*PresenceRecord)(nil), // 4: apiary.bus.v1.PresenceRecord
+	(*v1.Envelope)(nil),    // 5: apiary.common.v1.Envelope
 }
 var file_apiary_bus_v1_bus_proto_depIdxs = []int32{
-	4, // 0: apiary.bus.v1.EnvelopeBatch.envelopes:type_name -> apiary.common.v1.Envelope
+	5, // 0: apiary.bus.v1.EnvelopeBatch.envelopes:type_name -> apiary.common.v1.Envelope
 	2, // 1: apiary.bus.v1.OutboxPayload.partitions:type_name -> apiary.bus.v1.PartitionBatch
 	2, // [2:2] is the sub-list for method output_type
 	2, // [2:2] is the sub-list for method input_type
@@ -282,13 +387,17 @@ func file_apiary_bus_v1_bus_proto_init() {
 	if File_apiary_bus_v1_bus_proto != nil {
 		return
 	}
+	file_apiary_bus_v1_bus_proto_msgTypes[3].OneofWrappers = []any{
+		(*Revocation_Pubkey)(nil),
+		(*Revocation_Network)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apiary_bus_v1_bus_proto_rawDesc), len(file_apiary_bus_v1_bus_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
