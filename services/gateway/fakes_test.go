@@ -290,6 +290,7 @@ func (f *fanout) publish(sequence uint64, env *commonv1.Envelope) {
 
 // search answers from hooks.
 type search struct {
+	named named
 	searchv1.UnimplementedSearchServiceServer
 
 	mu           sync.Mutex

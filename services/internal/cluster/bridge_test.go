@@ -181,3 +181,22 @@ func pages(t *testing.T, c *cluster.Cluster) {
 	require.Equal(t, all, numbered)
 	require.Empty(t, query(t, c.Gateway(0), "localhost", name, `[{"authors":["`+author+`"],"limit":2`+cursor+`}]`))
 }
+
+// names are those that members claim in their profiles (NIP-05).
+func names(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	host := c.CreateCommunity(t, "names.example", who(t, "alice"))
+	alice := cluster.DialHost(t, c.Gateway(0), host, who(t, "alice"))
+	alice.Accept(nostrtest.Kind(nostr.KindMetadata), nostrtest.Content(`{"name":"Alice","nip05":"alice@names.example"}`))
+	ask := func(name string) string {
+		status, answer := cluster.HTTP(t, http.MethodGet, c.Gateway(1), host, "/.well-known/nostr.json?name="+name, nil, "")
+		require.Equal(t, http.StatusOK, status, answer)
+		return answer
+	}
+	key := nostrtest.PubKey(who(t, "alice")).String()
+	want := `{"names":{"alice":"` + key + `"},"relays":{"` + key + `":["ws://names.example"]}}`
+	require.Eventually(t, func() bool { return ask("alice") == want }, time.Minute, 20*time.Millisecond, "profiles are indexed a moment later")
+	require.JSONEq(t, `{"names":{},"relays":{}}`, ask("bob"))
+	alice.Accept(nostrtest.Kind(nostr.KindMetadata), nostrtest.Content(`{"name":"Alice"}`), nostrtest.CreatedAt(time.Now().Add(time.Minute).Unix()))
+	require.JSONEq(t, `{"names":{},"relays":{}}`, ask("alice"), "a profile that is no more has no name")
+}

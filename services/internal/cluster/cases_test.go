@@ -66,6 +66,7 @@ var cases = []struct {
 	{"events over HTTP are stored, live, and done once", overHTTP},
 	{"whoever is invited may join over HTTP", joiningOverHTTP},
 	{"stored events come in pages over HTTP", pages},
+	{"members have the names that their profiles claim", names},
 	{"a reaction and a deletion belong to the channel of their target", followTargets},
 	{"a hidden target is a missing one", hiddenTargets},
 	{"replies make threads that are summed up live", threads},

@@ -20,8 +20,10 @@ import (
 	"github.com/apiary-relay/apiary/services/gateway/internal/session"
 )
 
-// Resolver finds the community of a host; the generated client of search has it.
+// Resolver finds the community of a host, and names in it; the generated client of search has it.
 type Resolver interface {
+	ResolveName(ctx context.Context, in *searchv1.ResolveNameRequest, opts ...grpc.CallOption) (
+		*searchv1.ResolveNameResponse, error)
 	ResolveCommunity(ctx context.Context, in *searchv1.ResolveCommunityRequest, opts ...grpc.CallOption) (
 		*searchv1.ResolveCommunityResponse, error)
 }
@@ -37,6 +39,7 @@ type Community struct {
 	Name, Description, Icon, Owner string
 	// MinPow is the least difficulty of an event in bits (NIP-13), 0 for none.
 	MinPow int
+	host   string // by which it was found
 	// Blocked are the networks whose clients are refused.
 	Blocked []netip.Prefix
 }
@@ -61,6 +64,7 @@ type Directory struct {
 	resolver  Resolver
 	flight    singleflight.Group
 	strangers *semaphore.Weighted
+	names     *semaphore.Weighted
 
 	mu    sync.Mutex
 	hosts map[string]entry // also what has expired, until the room is needed
@@ -74,7 +78,8 @@ type entry struct {
 // NewDirectory returns an empty directory.
 func NewDirectory(cfg DirectoryConfig, r Resolver) *Directory {
 	return &Directory{
-		cfg: cfg, resolver: r, strangers: semaphore.NewWeighted(maxStrangers), hosts: make(map[string]entry),
+		cfg: cfg, resolver: r, strangers: semaphore.NewWeighted(maxStrangers), names: semaphore.NewWeighted(maxNames),
+		hosts: make(map[string]entry),
 	}
 }
 
@@ -143,7 +148,7 @@ func (d *Directory) ask(ctx context.Context, host string) (*Community, error) {
 	return &Community{
 		Community: session.Community{ID: r.GetCommunity(), Hosts: hosts, Closed: r.GetClosed()},
 		Name:      r.GetName(), Description: r.GetDescription(), Icon: r.GetIcon(), Owner: hex.EncodeToString(r.GetOwner()),
-		MinPow: int(r.GetMinPow()), Blocked: blocked,
+		MinPow: int(r.GetMinPow()), Blocked: blocked, host: host,
 	}, nil
 }
 

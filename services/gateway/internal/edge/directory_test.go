@@ -21,6 +21,8 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 type resolver struct {
+	edge.Resolver
+
 	calls atomic.Int32
 	delay time.Duration
 	err   error

@@ -101,6 +101,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/":
 		h.relay(w, r, c)
+	case "/.well-known/nostr.json":
+		h.name(w, r, c)
 	case "/info":
 		h.information(w, r, c)
 	case "/events":
@@ -144,15 +146,23 @@ func (h *Handler) relay(w http.ResponseWriter, r *http.Request, c *Community) {
 // information serves the relay information at a URL of its own, whatever the request accepts.
 func (h *Handler) information(w http.ResponseWriter, r *http.Request, c *Community) {
 	cors(w.Header())
+	if getOnly(w, r) {
+		h.info(w, r, c)
+	}
+}
+
+// getOnly reports whether a request reads; others are answered.
+func getOnly(w http.ResponseWriter, r *http.Request) bool {
 	switch r.Method {
+	case http.MethodGet, http.MethodHead:
+		return true
 	case http.MethodOptions:
 		w.WriteHeader(http.StatusNoContent)
-	case http.MethodGet, http.MethodHead:
-		h.info(w, r, c)
 	default:
 		w.Header().Set("Allow", "GET, HEAD, OPTIONS")
 		text(w, http.StatusMethodNotAllowed, "method not allowed\n")
 	}
+	return false
 }
 
 // ignoreBody has the connection closed after the answer. The HTTP server would otherwise wait for the body

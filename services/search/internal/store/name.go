@@ -1,0 +1,64 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/apiary-relay/apiary/pkg/tenant"
+)
+
+// Bounds of the profiles that are looked at for one name: those that mention it, and of these the members'.
+const (
+	maxMentions     = 500
+	maxClaims       = 32
+	maxProfileBytes = 64 << 10
+)
+
+// profilesNaming finds the profiles of members that mention $2, those of who has been a member for longest first. A profile is a
+// document like others in the text index, so none but those that mention it are read.
+//
+// Index: documents_words, events_time, community_members_pkey, banned_pubkeys_pkey, vanished_pkey.
+const profilesNaming = `
+SELECT e.raw FROM (
+    SELECT d.created_at, d.id FROM search.documents d
+    WHERE numnode(phraseto_tsquery('simple', $2::text)) > 0
+        AND d.words @@ (phraseto_tsquery('simple', $2::text) && quote_literal('community ' || $1::bigint)::tsquery)
+        AND d.community_id + 0 = $1 AND d.kind = 0
+    LIMIT $4
+) AS d
+CROSS JOIN LATERAL (
+    SELECT e.pubkey, e.raw, e.created_at FROM ingest.events e
+    WHERE e.community_id = $1 AND e.created_at = d.created_at AND e.id = d.id
+        AND (e.expires_at IS NULL OR e.expires_at > $3) AND octet_length(e.raw) <= $6 OFFSET 0
+) AS e
+CROSS JOIN LATERAL (
+    SELECT m.added_at FROM ingest.community_members m WHERE m.community_id = $1 AND m.pubkey = e.pubkey OFFSET 0
+) AS m
+WHERE NOT EXISTS (SELECT FROM ingest.banned_pubkeys b WHERE b.community_id = $1 AND b.pubkey = e.pubkey OFFSET 0)
+    AND NOT EXISTS (SELECT FROM ingest.vanished v
+        WHERE v.community_id = $1 AND v.pubkey = e.pubkey AND v.until >= e.created_at OFFSET 0)
+ORDER BY m.added_at, e.pubkey LIMIT $5`
+
+// Profiles returns the profiles (kind 0) of members of a community that mention a text, raw, at most 32 of at most 64 KiB:
+// those of who has been a member for longest, first. now is the time in Unix seconds.
+func (s *Store) Profiles(ctx context.Context, community tenant.ID, text string, now int64) ([][]byte, error) {
+	var raws [][]byte
+	err := s.readBulk(ctx, func(ctx context.Context, conn *pgx.Conn, _ session) error {
+		return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, allowBitmaps); err != nil {
+				return fmt.Errorf("prepare profiles: %w", err)
+			}
+			rows, err := tx.Query(ctx, profilesNaming, int64(community), text, now, maxMentions, maxClaims, maxProfileBytes)
+			if err == nil {
+				raws, err = pgx.CollectRows(rows, pgx.RowTo[[]byte])
+			}
+			if err != nil {
+				return fmt.Errorf("find profiles: %w", err)
+			}
+			return nil
+		})
+	})
+	return raws, err
+}

@@ -1,0 +1,74 @@
+package search
+
+import (
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/apiary-relay/apiary/pkg/fault"
+	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/tenant"
+	"github.com/apiary-relay/apiary/pkg/testkit/nostrtest"
+	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
+	"github.com/apiary-relay/apiary/services/search/internal/store"
+	"github.com/apiary-relay/apiary/services/search/internal/words"
+)
+
+func TestResolveName(t *testing.T) {
+	s, db := newService(t, DefaultConfig())
+	c := serve(t, s)
+	key := nostrtest.PubKey
+	here := db.Community(t, "closed", key("alice"), key("bob"), key("carol"), key("dave"), key("erin"), key("frank"))
+	elsewhere := db.Community(t, "open", key("mallory"))
+	db.Ban(t, here, key("dave"))
+	for i, name := range []string{"alice", "bob", "carol", "dave", "erin", "frank"} {
+		member := key(name)
+		db.Exec(t, `UPDATE ingest.community_members SET added_at = to_timestamp($3) WHERE community_id = $1 AND pubkey = $2`,
+			int64(here), member[:], 1000+i)
+	}
+	profile := func(community tenant.ID, name, content string) {
+		t.Helper()
+		e := nostrtest.Event(t, name, nostrtest.Kind(nostr.KindMetadata), nostrtest.Content(content))
+		db.Insert(t, community, e)
+		require.NoError(t, s.store.Index(t.Context(), []store.Document{{
+			Community: community, ID: e.ID, CreatedAt: e.CreatedAt, Kind: e.Kind, Text: words.Of(e),
+		}}))
+	}
+	profile(here, "alice", `{"about":"not bob@acme.example","nip05":"Alice@ACME.example"}`)
+	profile(here, "bob", `{"name":"Bob","nip05":"bob@acme.example"}`)
+	profile(here, "carol", `{"nip05":"bob@acme.example"}`)
+	profile(here, "dave", `{"nip05":"dave@acme.example"}`)
+	profile(here, "erin", `erin@acme.example`)
+	profile(here, "frank", `{"nip05":"_@acme.example:3000"}`)
+	profile(here, "stranger", `{"nip05":"stranger@acme.example"}`)
+	profile(elsewhere, "mallory", `{"nip05":"mallory@acme.example"}`)
+
+	for i, tt := range []struct{ name, host, want string }{
+		{"alice", "acme.example", "alice"},
+		{"bob", "acme.example", "bob"}, // not carol, who came later
+		{"dave", "acme.example", ""},   // banned
+		{"erin", "acme.example", ""},   // no claim
+		{"_", "acme.example:3000", "frank"},
+		{"_", "acme.example", ""},
+		{"alice", "other.example", ""},
+		{"stranger", "acme.example", ""}, // no member
+		{"mallory", "acme.example", ""},  // of another community
+		{"nobody", "acme.example", ""},
+	} {
+		t.Run(strconv.Itoa(i), func(t *testing.T) {
+			resp, err := c.ResolveName(t.Context(), &searchv1.ResolveNameRequest{Community: int64(here), Name: tt.name, Host: tt.host})
+			if tt.want == "" {
+				require.Equal(t, fault.NotFound, fault.ReasonOf(err))
+				return
+			}
+			require.NoError(t, err)
+			want := key(tt.want)
+			require.Equal(t, want[:], resp.GetPubkey())
+		})
+	}
+	for _, name := range []string{"", "Alice", "a b", "a@b", "é"} {
+		_, err := c.ResolveName(t.Context(), &searchv1.ResolveNameRequest{Community: int64(here), Name: name, Host: "acme.example"})
+		require.Equal(t, fault.Invalid, fault.ReasonOf(err), name)
+	}
+}
