@@ -59,7 +59,11 @@ type ChannelSpec struct {
 // Commands of channels (NIP-29) as they are asked for, by kind.
 type (
 	// CreateChannel is kind 9007. Its author becomes the owner.
-	CreateChannel struct{ ChannelSpec }
+	CreateChannel struct {
+		ChannelSpec
+		// Named is set when the relay chose the id, and has to tell it.
+		Named bool
+	}
 	// EditChannel is kind 9002: what is nil stays.
 	EditChannel struct {
 		Name, About, Picture, Banner, Topic, Purpose *string
@@ -196,7 +200,24 @@ func parseCreateChannel(c *Candidate) (any, Verdict) {
 		}
 	}
 	fields.apply(&spec)
-	return &CreateChannel{spec}, Verdict{}
+	_, has := c.Event.Channel()
+	return &CreateChannel{ChannelSpec: spec, Named: !has}, Verdict{}
+}
+
+// newChannelID returns the id of a channel whose creator has not chosen one: a UUID that is made of the event's id, so
+// that the same event sent twice means the same channel.
+func newChannelID(id nostr.ID) string {
+	u := id[:16]
+	u[6], u[8] = u[6]&0x0f|0x80, u[8]&0x3f|0x80 // version 8, the custom one
+	return fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
+}
+
+// Answer returns what the creator is told.
+func (c *CreateChannel) Answer(h string) Verdict {
+	if !c.Named {
+		return Verdict{}
+	}
+	return Verdict{Message: `response:{"channel_id":"` + h + `"}`}
 }
 
 func parseEditChannel(c *Candidate) (any, Verdict) {

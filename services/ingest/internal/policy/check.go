@@ -97,6 +97,9 @@ func (c *Candidate) checkChannel() Verdict {
 	switch {
 	case scope == kind.Global:
 		return Verdict{} // what the tag says means nothing here
+	case !ok && c.Event.Kind == nostr.KindCreateGroup:
+		c.Channel = newChannelID(c.Event.ID)
+		return Verdict{}
 	case c.Event.Kind == nostr.KindCreateGroup && !nostr.ValidChannelID(h):
 		return invalid("missing or invalid h tag")
 	case !ok && scope == kind.Channel:

@@ -130,7 +130,7 @@ func (x *change) createChannel(ctx context.Context, e *entry, c *policy.CreateCh
 	x.know(g)
 	x.say(g, notice{Type: "member_joined", Actor: e.Event.PubKey.String(), Target: e.Event.PubKey.String()})
 	x.notify(g, nostr.KindMemberAdded, e.Event.PubKey, e.Event.PubKey)
-	return policy.Verdict{}, x.snapshot(ctx, g, everything)
+	return c.Answer(g.key.H), x.snapshot(ctx, g, everything)
 }
 
 func (x *change) editChannel(ctx context.Context, e *entry, edit *policy.EditChannel) (policy.Verdict, error) {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"encoding/json"
 	"strconv"
 	"strings"
 	"testing"
@@ -30,6 +31,24 @@ func TestANewChannelIsSigned(t *testing.T) {
 	require.Equal(t, 1, h.count(`SELECT count(*) FROM ingest.events WHERE kind = 44100 AND channel_id IS NULL`))
 	h.refuse("channel already exists", "bob", nostr.KindCreateGroup)
 	require.Zero(t, h.count(`SELECT count(*) FROM ingest.channels WHERE snapshot_due`))
+}
+
+// The relay chooses the id of a channel whose creator has not, the same one if the creation is sent again.
+func TestANewChannelGetsAnID(t *testing.T) {
+	f := newFixture(t).withKey()
+	c := f.command(f.community, "alice", nostr.KindCreateGroup, nostrtest.Tag("name", "Hall"))
+	v, _ := f.order(c)
+	require.True(t, v.Accepted())
+	var response struct {
+		Channel string `json:"channel_id"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(strings.TrimPrefix(v.Message, "response:")), &response))
+	require.Regexp(t, `^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`, response.Channel)
+	require.Equal(t, holding("alice", "owner"), f.membersOf(response.Channel))
+	f.requireSnapshots(response.Channel)
+	require.Equal(t, 1, f.count(`SELECT count(*) FROM ingest.events WHERE kind = 9007 AND channel_id IS NOT NULL`))
+	v, _ = f.order(c)
+	require.Equal(t, policy.Processed, v)
 }
 
 func TestPutUser(t *testing.T) {
