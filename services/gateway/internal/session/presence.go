@@ -95,10 +95,11 @@ func (srv *Server) presence(
 func (srv *Server) presences(
 	ctx context.Context, community int64, q query, p *commonv1.Principal,
 ) ([]*ingestv1.PresenceStatus, error) {
-	if err := srv.queries.Acquire(ctx, 1); err != nil {
-		return nil, context.Cause(ctx)
+	release, err := srv.queries.Acquire(ctx, asker(community, p))
+	if err != nil {
+		return nil, err
 	}
-	defer srv.queries.Release(1)
+	defer release()
 	ctx, cancel := context.WithTimeoutCause(ctx, srv.cfg.CallTimeout, fault.New(fault.Timeout, ""))
 	defer cancel()
 	access, err := srv.Search.CheckAccess(ctx, &searchv1.CheckAccessRequest{Community: community, Pubkeys: p.GetPubkeys()})

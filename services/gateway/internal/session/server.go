@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc"
 
+	"github.com/apiary-relay/apiary/pkg/limit"
 	"github.com/apiary-relay/apiary/pkg/nostr/wire"
 	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
 	"github.com/apiary-relay/apiary/services/gateway/internal/live"
@@ -91,6 +92,8 @@ type Deps struct {
 	// Presence answers who is online, and Roster is told who is here.
 	Presence Presence
 	Roster   *presence.Roster
+	// Overlays signs what is made up for one answer.
+	Overlays Overlays
 	// Invites makes invite codes.
 	Invites Invites
 	Submit  *submit.Submitter
@@ -104,7 +107,7 @@ type Server struct {
 
 	lastID  atomic.Uint64
 	bytes   *semaphore.Weighted // of EVENTs in flight
-	queries *semaphore.Weighted
+	queries *limit.Fair[askerKey]
 	parking parking
 
 	admissions *semaphore.Weighted // keys that search is asked about
@@ -116,7 +119,7 @@ func NewServer(cfg Config, deps Deps) *Server {
 	return &Server{
 		cfg: cfg, Deps: deps,
 		bytes:   semaphore.NewWeighted(cfg.MaxEventBytes),
-		queries: semaphore.NewWeighted(cfg.MaxQueries),
+		queries: limit.NewFair[askerKey](int(cfg.MaxQueries), int(cfg.MaxQueries/greedyPart), queryShare, queryBurst, askers),
 		parking: newParking(cfg.HistoryBytes),
 
 		admissions: semaphore.NewWeighted(maxAdmissions),

@@ -57,6 +57,30 @@ func (srv *Server) Count(
 	return srv.count(ctx, community, q, p)
 }
 
+// What stored queries of one key may use of the process's places before they go after those of others, and how much
+// of the places is left to all keys that use more: a client that asks much, or what is hard to answer, is served
+// from what others leave.
+const (
+	queryShare = 500 * time.Millisecond // of a second
+	queryBurst = 2 * time.Second
+	greedyPart = 4 // one in
+	askers     = 1 << 14
+)
+
+// askerKey is whose share a stored query is counted to.
+type askerKey struct {
+	community int64
+	pubkey    nostr.PubKey
+}
+
+func asker(community int64, p *commonv1.Principal) askerKey {
+	a := askerKey{community: community}
+	if keys := p.GetPubkeys(); len(keys) > 0 {
+		copy(a.pubkey[:], keys[0])
+	}
+	return a
+}
+
 // stored runs a stored query: snapshot is called first, each with every event. The context of each ends
 // with the query's.
 func (srv *Server) stored(
@@ -65,10 +89,11 @@ func (srv *Server) stored(
 ) error {
 	ctx, cancel := context.WithTimeout(ctx, srv.cfg.QueryTimeout)
 	defer cancel()
-	if err := srv.queries.Acquire(ctx, 1); err != nil {
-		return context.Cause(ctx)
+	release, err := srv.queries.Acquire(ctx, asker(community, p))
+	if err != nil {
+		return err
 	}
-	defer srv.queries.Release(1)
+	defer release()
 	// CallTimeout bounds each wait for search; the time that the client takes does not count.
 	ctx, expire := context.WithCancelCause(ctx)
 	defer expire(nil)
@@ -117,10 +142,11 @@ func (srv *Server) count(
 	}
 	ctx, cancel := context.WithTimeout(ctx, srv.cfg.QueryTimeout)
 	defer cancel()
-	if err := srv.queries.Acquire(ctx, 1); err != nil {
-		return 0, nil, context.Cause(ctx)
+	release, err := srv.queries.Acquire(ctx, asker(community, p))
+	if err != nil {
+		return 0, nil, err
 	}
-	defer srv.queries.Release(1)
+	defer release()
 	ctx, expire := context.WithTimeout(ctx, srv.cfg.CallTimeout)
 	defer expire()
 	resp, err := srv.Search.Count(ctx, &searchv1.CountRequest{
