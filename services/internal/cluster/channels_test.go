@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -269,4 +270,20 @@ func invitesOpenChannels(t *testing.T, c *cluster.Cluster) {
 	h.must(h.owner, nostr.KindPutUser, pubkey(who(t, "carol")))
 	codes := nostr.Filter{Kinds: []nostr.Kind{nostr.KindCreateInvite, nostr.KindJoinRequest}, Tags: in(h.h).Tags}
 	require.Empty(t, carol.Query(codes), "codes are not shown to members")
+}
+
+func channelsGetIDs(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	alice := cluster.Dial(t, c.Gateway(0), who(t, "alice"))
+	create := alice.Event(nostrtest.Kind(nostr.KindCreateGroup), nostrtest.Tag("name", "Hall"))
+	verdict := alice.Publish(create)
+	require.True(t, verdict.OK)
+	var response struct {
+		Channel string `json:"channel_id"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(strings.TrimPrefix(verdict.Message, "response:")), &response))
+	alice.Accept(nostrtest.Kind(nostr.KindChat), nostrtest.Channel(response.Channel))
+	created := in(response.Channel)
+	created.Kinds = []nostr.Kind{nostr.KindCreateGroup}
+	require.Equal(t, []*nostr.Event{create}, alice.Query(created), "it is in its channel, without an h tag")
 }
