@@ -11,7 +11,7 @@ import (
 // Kinds that mean nothing to a relay but their class.
 const (
 	kindReplaceable nostr.Kind = 10_002
-	kindEphemeral   nostr.Kind = 20_001
+	kindEphemeral   nostr.Kind = 20_901 // one without a meaning: some relays answer for who is online, 20001
 	kindAddressable nostr.Kind = 30_023
 )
 
