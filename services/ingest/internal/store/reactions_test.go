@@ -1,10 +1,12 @@
 package store
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
@@ -254,4 +256,30 @@ func TestReactionBesideMessages(t *testing.T) {
 	require.False(t, alone[0].Accepted())
 	verdicts, _ := f.commit(f.reaction("bob", "+", e(message)), f.chat("carol", "general", "refers to nothing"))
 	require.Equal(t, []policy.Verdict{{}, alone[0]}, verdicts)
+}
+
+// Postgres makes the same keys of channels as channelLock.
+func TestLocksOfTargets(t *testing.T) {
+	f := newFixture(t)
+	var communities []int64
+	var ids [][]byte
+	var want []int64
+	for _, h := range []string{"a", "A-_9", strings.Repeat("x", 64)} {
+		f.channel(h)
+		message := f.chat("alice", h, "hello")
+		f.accept(message)
+		communities, ids, want = append(communities, f.community), append(ids, message.Event.ID[:]), append(want, channelLock(message.ChannelKey()))
+	}
+	own := communityLock(f.community)
+	rows, err := f.admin.Query(t.Context(), sqlLockWithTargets, []int64{own}, []bool{true}, communities, ids)
+	require.NoError(t, err)
+	var got []int64
+	var key int64
+	_, err = pgx.ForEachRow(rows, []any{&key, nil}, func() error {
+		got = append(got, key)
+		return nil
+	})
+	require.NoError(t, err)
+	slices.Sort(want)
+	require.Equal(t, append([]int64{own}, want...), got, "in ascending order")
 }
