@@ -116,7 +116,8 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	s.sessions = session.NewServer(cfg.session(), session.Deps{
 		Log: log, Metrics: m, Tracer: deps.Tracer, Search: s.search, Submit: s.submit, Live: s.live,
 		Presence: online, Roster: s.roster,
-		Invites: invites,
+		Invites:  invites,
+		Overlays: NewOverlays(deps.Ingest),
 	})
 	gate := admit.New(cfg.admit())
 	s.bridge = bridge.New(cfg.bridge(), bridge.Deps{

@@ -126,6 +126,7 @@ func (w *world) ingestServer(s *ingest) func(grpc.ServiceRegistrar) {
 	return func(r grpc.ServiceRegistrar) {
 		ingestv1.RegisterIngestServiceServer(r, s)
 		ingestv1.RegisterModerationServiceServer(r, w.moderation)
+		ingestv1.RegisterOverlayServiceServer(r, overlays{})
 	}
 }
 

@@ -80,6 +80,11 @@ func NewInvites(p Peers) ingestv1.InviteServiceClient {
 	return ingestv1.NewInviteServiceClient(&balanced{peers: p})
 }
 
+// NewOverlays returns a client of ingest that has overlays signed, and asks replicas as NewSearch does.
+func NewOverlays(p Peers) ingestv1.OverlayServiceClient {
+	return ingestv1.NewOverlayServiceClient(&balanced{peers: p})
+}
+
 // NewPresence returns a client of ingest's presence that asks replicas as NewSearch does; both of its calls are
 // idempotent.
 func NewPresence(p Peers) ingestv1.PresenceServiceClient {

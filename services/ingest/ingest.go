@@ -26,6 +26,7 @@ import (
 	"github.com/apiary-relay/apiary/services/ingest/internal/invites"
 	"github.com/apiary-relay/apiary/services/ingest/internal/moderation"
 	"github.com/apiary-relay/apiary/services/ingest/internal/outbox"
+	"github.com/apiary-relay/apiary/services/ingest/internal/overlay"
 	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
 	"github.com/apiary-relay/apiary/services/ingest/internal/presence"
 	"github.com/apiary-relay/apiary/services/ingest/internal/store"
@@ -150,6 +151,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		ingestv1.RegisterPresenceServiceServer(r, s.presence)
 		ingestv1.RegisterModerationServiceServer(r, moderation.New(s.store, s.now))
 		ingestv1.RegisterInviteServiceServer(r, invites.New(s.store))
+		ingestv1.RegisterOverlayServiceServer(r, overlay.New(key, deps.Now))
 	})
 	sweeper := outbox.NewSweeper(outbox.SweeperConfig{Age: cfg.OutboxAge, Interval: cfg.OutboxInterval}, s.store, deps.Bus,
 		telemetry.Sampled(deps.Log, faultInterval))

@@ -275,7 +275,8 @@ func TestPagesAreChecked(t *testing.T) {
 		"in a search": {
 			Filters: []*commonv1.Filter{{Search: "bees", Until: until.Until}}, Paging: []*searchv1.Paging{{AfterId: id}},
 		},
-		"too far": {Filters: []*commonv1.Filter{ok}, Paging: []*searchv1.Paging{{Offset: maxPaged + 1}}},
+		"top level of no channel": {Filters: []*commonv1.Filter{ok}, Paging: []*searchv1.Paging{{TopLevel: true}}},
+		"too far":                 {Filters: []*commonv1.Filter{ok}, Paging: []*searchv1.Paging{{Offset: maxPaged + 1}}},
 		"too far with the limit": {
 			Filters: []*commonv1.Filter{{Limit: new(uint32(2))}}, Paging: []*searchv1.Paging{{Offset: maxPaged - 1}},
 		},
@@ -285,5 +286,55 @@ func TestPagesAreChecked(t *testing.T) {
 			_, err := collect(c.Query(t.Context(), req))
 			require.Equal(t, fault.Invalid, fault.ReasonOf(err))
 		})
+	}
+}
+
+// The top level of a channel is what is no reply, and the replies to it that were broadcast.
+func TestTopLevelOfAChannel(t *testing.T) {
+	s, db := newService(t, DefaultConfig())
+	c := serve(t, s)
+	alice := nostrtest.PubKey("alice")
+	community := db.Community(t, "open")
+	db.Channel(t, community, "lobby", "open")
+	db.Channel(t, community, "secret", "private", nostrtest.PubKey("bob"))
+	event := func(at int64, channel string) *nostr.Event {
+		e := nostrtest.Event(t, "alice", nostrtest.Kind(9), nostrtest.CreatedAt(at), nostrtest.Channel(channel))
+		db.Insert(t, community, e)
+		return e
+	}
+	root, reply, deep, broadcast, deepBroadcast, late := event(1, "lobby"), event(2, "lobby"), event(3, "lobby"), event(4, "lobby"), event(5, "lobby"), event(6, "lobby")
+	event(7, "secret")
+	for _, r := range []struct {
+		e         *nostr.Event
+		depth     int
+		broadcast bool
+	}{{reply, 1, false}, {deep, 2, false}, {broadcast, 1, true}, {deepBroadcast, 2, true}} {
+		db.Exec(t, `INSERT INTO ingest.replies (community_id, id, root_id, parent_id, depth, broadcast, pubkey, created_at)
+			VALUES ($1, $2, $3, $3, $4, $5, $6, $7)`, int64(community), r.e.ID[:], root.ID[:], r.depth, r.broadcast, alice[:], r.e.CreatedAt)
+	}
+	ask := func(channel string, limit int, paging *searchv1.Paging, change func(*nostr.Filter)) []string {
+		f := nostr.Filter{Limit: &limit, Tags: []nostr.TagCondition{{Name: 'h', Values: []string{channel}}}}
+		change(&f)
+		req := queryFor(community, principal(alice), f)
+		paging.TopLevel = true
+		req.Paging = []*searchv1.Paging{paging}
+		return read(t, c, req)
+	}
+	for _, change := range []func(*nostr.Filter){
+		func(*nostr.Filter) {},
+		func(f *nostr.Filter) { f.Kinds = []nostr.Kind{9} },
+		func(f *nostr.Filter) { f.Authors = []nostr.PubKey{alice} },
+		func(f *nostr.Filter) {
+			f.IDs = []nostr.ID{root.ID, reply.ID, deep.ID, broadcast.ID, deepBroadcast.ID, late.ID}
+		},
+	} {
+		require.Equal(t, raws(late, broadcast, root), ask("lobby", 10, &searchv1.Paging{}, change))
+		require.Equal(t, raws(late, broadcast), ask("lobby", 2, &searchv1.Paging{}, change))
+		require.Equal(t, raws(root), ask("lobby", 2, &searchv1.Paging{AfterId: broadcast.ID[:]}, func(f *nostr.Filter) {
+			change(f)
+			f.Until = &broadcast.CreatedAt
+		}))
+		require.Empty(t, ask("secret", 10, &searchv1.Paging{}, change))
+		require.Empty(t, ask("nowhere", 10, &searchv1.Paging{}, change))
 	}
 }

@@ -102,7 +102,10 @@ func readPaging(list []*searchv1.Paging, filters []*nostr.Filter) ([]plan.Page, 
 		case m.GetOffset() > maxPaged || (f.Limit != nil && int(m.GetOffset())+*f.Limit > maxPaged):
 			return nil, fault.New(fault.Invalid, fmt.Sprintf("filter %d: more than %d events", i, maxPaged))
 		}
-		pages[i] = plan.Page{After: m.GetAfterId(), Offset: int(m.GetOffset())}
+		if channels, _ := f.Tag('h'); m.GetTopLevel() && (len(channels) != 1 || f.Search != "") {
+			return nil, fault.New(fault.Invalid, fmt.Sprintf("filter %d: top level of %d channels, or with a search", i, len(channels)))
+		}
+		pages[i] = plan.Page{After: m.GetAfterId(), Offset: int(m.GetOffset()), Top: m.GetTopLevel()}
 	}
 	return pages, nil
 }

@@ -200,3 +200,47 @@ func names(t *testing.T, c *cluster.Cluster) {
 	alice.Accept(nostrtest.Kind(nostr.KindMetadata), nostrtest.Content(`{"name":"Alice"}`), nostrtest.CreatedAt(time.Now().Add(time.Minute).Unix()))
 	require.JSONEq(t, `{"names":{},"relays":{}}`, ask("alice"), "a profile that is no more has no name")
 }
+
+// windows are pages of what a channel shows when no thread is open.
+func windows(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	name := who(t, "alice")
+	alice := cluster.Dial(t, c.Gateway(0), name)
+	alice.Accept(nostrtest.Kind(nostr.KindCreateGroup), nostrtest.Channel("windows"), nostrtest.Tag("name", "windows"), nostrtest.Tag("private"))
+	now := time.Now().Unix()
+	var roots []*nostr.Event
+	for i := range 3 {
+		roots = append(roots, alice.Accept(nostrtest.Kind(nostr.KindChat), nostrtest.Channel("windows"),
+			nostrtest.CreatedAt(now-int64(i)), nostrtest.Content(strconv.Itoa(i))))
+	}
+	reply := func(opts ...nostrtest.Option) *nostr.Event {
+		return alice.Accept(append(opts, nostrtest.Kind(nostr.KindChat), nostrtest.Channel("windows"), nostrtest.CreatedAt(now+1),
+			nostrtest.Tag("e", roots[0].ID.String(), "", "reply"))...)
+	}
+	reply()
+	aloud := reply(nostrtest.Tag("broadcast", "1"))
+	like := alice.Accept(nostrtest.Kind(nostr.KindReaction), nostrtest.Content("+"), nostrtest.Tag("e", roots[0].ID.String()))
+
+	window := func(more string) (rows []*nostr.Event, bounds string) {
+		t.Helper()
+		events := query(t, c.Gateway(1), "localhost", name, `[{"#h":["windows"],"kinds":[9],"top_level":true,"limit":2`+more+`}]`)
+		last := events[len(events)-1]
+		require.Equal(t, nostr.KindWindowBounds, last.Kind)
+		require.Equal(t, nostrtest.PubKey(cluster.RelayKey), last.PubKey)
+		return events[:len(events)-1], last.Content
+	}
+	cursor := func(at *nostr.Event) string {
+		return `"created_at":` + strconv.FormatInt(at.CreatedAt, 10) + `,"id":"` + at.ID.String() + `"`
+	}
+	rows, bounds := window(`,"include_aux":true`)
+	require.Equal(t, []*nostr.Event{aloud, roots[0], like}, rows)
+	require.JSONEq(t, `{"has_more":true,"next_cursor":{`+cursor(roots[0])+`}}`, bounds)
+	rows, bounds = window(`,"until":` + strconv.FormatInt(roots[0].CreatedAt, 10) + `,"before_id":"` + roots[0].ID.String() + `"`)
+	require.Equal(t, roots[1:], rows)
+	require.JSONEq(t, `{"has_more":false,"next_cursor":null}`, bounds)
+
+	for _, channel := range []string{"windows", "windows-none"} {
+		require.Empty(t, query(t, c.Gateway(0), "localhost", who(t, "mallory"), `[{"#h":["`+channel+`"],"top_level":true}]`),
+			"a hidden channel and one that is not there look the same")
+	}
+}

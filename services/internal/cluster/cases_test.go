@@ -68,6 +68,7 @@ var cases = []struct {
 	{"whoever is invited may join over HTTP", joiningOverHTTP},
 	{"stored events come in pages over HTTP", pages},
 	{"members have the names that their profiles claim", names},
+	{"a channel is shown in windows over HTTP", windows},
 	{"a reaction and a deletion belong to the channel of their target", followTargets},
 	{"a hidden target is a missing one", hiddenTargets},
 	{"replies make threads that are summed up live", threads},

@@ -10,6 +10,7 @@ import (
 	"github.com/apiary-relay/apiary/pkg/fault"
 	"github.com/apiary-relay/apiary/pkg/nostr"
 	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
+	"github.com/apiary-relay/apiary/services/gateway/internal/session"
 )
 
 // maxPaged is how many events a page by number may pass over and return, by search's contract.
@@ -17,12 +18,14 @@ const maxPaged = 5000
 
 // extension is what a filter of a query says besides NIP-01: fields that only exist over HTTP.
 type extension struct {
-	BeforeID *string `json:"before_id"`
-	Page     *int    `json:"page"`
+	BeforeID   *string `json:"before_id"`
+	Page       *int    `json:"page"`
+	TopLevel   bool    `json:"top_level"`
+	IncludeAux bool    `json:"include_aux"`
 }
 
 // extensions are the names of the fields.
-var extensions = []string{"before_id", "page"}
+var extensions = []string{"before_id", "page", "top_level", "include_aux"}
 
 // extend takes the extensions out of an array of filters: rest has the filters without them, in order, and list what
 // each had, nil where it had none. What is no array of objects is left as it is, for who reads the filters to refuse.
@@ -134,4 +137,25 @@ func (e *extension) paging(f *nostr.Filter, most int) (*searchv1.Paging, error) 
 		p.Offset = uint32((*e.Page - 1) * limit)
 	}
 	return p, nil
+}
+
+// window is the page of a channel that a filter asks for with top_level.
+func (e *extension) window(f *nostr.Filter) (*session.Window, error) {
+	channels, _ := f.Tag('h')
+	w := &session.Window{Filter: *f, Aux: e.IncludeAux}
+	switch {
+	case len(channels) != 1:
+		return nil, fault.New(fault.Invalid, "top_level requires exactly one #h channel")
+	case f.Search != "" || e.Page != nil:
+		return nil, fault.New(fault.Invalid, "top_level goes with neither search nor page")
+	case (e.BeforeID != nil) != (f.Until != nil):
+		return nil, fault.New(fault.Invalid, "top_level cursor requires both until and before_id, or neither")
+	case e.BeforeID != nil:
+		id, err := nostr.ParseID(*e.BeforeID)
+		if err != nil {
+			return nil, fault.New(fault.Invalid, "top_level: before_id must be a 64-hex event id")
+		}
+		w.After = id[:]
+	}
+	return w, nil
 }

@@ -45,10 +45,13 @@ func (b *Bridge) Query(w http.ResponseWriter, r *http.Request, c session.Communi
 			return nil
 		}
 		for _, part := range parts {
-			if part.paging == nil {
-				err = b.Sessions.Stored(ctx, c.ID, call.principal(), part.filters, add)
-			} else {
+			switch {
+			case part.window != nil:
+				err = b.Sessions.Window(ctx, c.ID, call.principal(), *part.window, add)
+			case part.paging != nil:
 				err = b.Sessions.StoredPage(ctx, c.ID, call.principal(), part.filters[0], part.paging, add)
+			default:
+				err = b.Sessions.Stored(ctx, c.ID, call.principal(), part.filters, add)
 			}
 			if err != nil {
 				return nil, err
@@ -58,10 +61,11 @@ func (b *Bridge) Query(w http.ResponseWriter, r *http.Request, c session.Communi
 	})
 }
 
-// part is what is asked of search at once: filters as in a REQ, or one with its page.
+// part is what is answered by itself: filters as in a REQ, one with its page, or the window of a channel.
 type part struct {
 	filters []nostr.Filter
 	paging  *searchv1.Paging
+	window  *session.Window
 }
 
 // split makes parts of filters; extended is empty or has what each of them says besides.
@@ -73,11 +77,17 @@ func (b *Bridge) split(filters []nostr.Filter, extended []*extension) ([]part, e
 			plain.filters = append(plain.filters, f)
 			continue
 		}
-		paging, err := extended[i].paging(&f, b.cfg.Limit)
+		var err error
+		one := part{filters: []nostr.Filter{f}}
+		if extended[i].TopLevel {
+			one.window, err = extended[i].window(&f)
+		} else {
+			one.paging, err = extended[i].paging(&f, b.cfg.Limit)
+		}
 		if err != nil {
 			return nil, err
 		}
-		parts = append(parts, part{[]nostr.Filter{f}, paging})
+		parts = append(parts, one)
 	}
 	if len(plain.filters) > 0 {
 		parts = slices.Insert(parts, 0, plain)

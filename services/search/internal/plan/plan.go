@@ -43,6 +43,8 @@ type Page struct {
 	After []byte
 	// Offset is how many events are passed over (not negative).
 	Offset int
+	// Top leaves out replies that were not broadcast. The filter has one channel then, and no search.
+	Top bool
 }
 
 // RowsOf is Rows for a page. With a search there is no After.
@@ -110,6 +112,7 @@ func buildPage(f *nostr.Filter, r access.Reader, out output, page *Page, limit i
 		"ranked":      int64(max(maxRanked, limit)),
 	}
 	if page != nil {
+		s.Top = page.Top
 		a["rows"], a["offset"], a["cursor"], a["after"] = int64(rows), int64(page.Offset), a["until"], append([]byte{}, page.After...)
 	}
 	if driver == DriverTag {
@@ -124,7 +127,7 @@ func buildPage(f *nostr.Filter, r access.Reader, out output, page *Page, limit i
 		}
 	}
 	s.Tags = a.addTags(tags)
-	if out == outRows && driver.steps() && a.drivers(driver)*limit >= manyRows {
+	if out == outRows && driver.steps() && !s.Top && a.drivers(driver)*limit >= manyRows {
 		s.Stepped = true
 		a.addSteps(r.Now)
 	}

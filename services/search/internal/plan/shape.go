@@ -105,6 +105,8 @@ type Shape struct {
 	Party bool
 	// Paged is set when the first page is not all that is wanted.
 	Paged bool
+	// Top is set when replies are left out.
+	Top bool
 
 	out output
 }
@@ -125,6 +127,9 @@ func (s Shape) String() string {
 	}
 	if s.Paged {
 		name += ".paged"
+	}
+	if s.Top {
+		name += ".top"
 	}
 	return name + [...]string{"/rows", "/count", "/ids", "/authors"}[s.out]
 }
@@ -147,10 +152,10 @@ var table = sync.OnceValue(func() map[Shape]statement {
 // shapes yields every shape that a filter can choose.
 func shapes(yield func(Shape) bool) {
 	for d := range drivers {
-		for i := range 2 * 3 * 3 * 2 * 2 * 4 * 2 {
+		for i := range 2 * 3 * 3 * 2 * 2 * 4 * 2 * 2 {
 			s := Shape{
 				Driver: d, Many: i%2 == 1, Tags: TagChecks(i / 2 % 3), Channel: Channels(i / 6 % 3),
-				Party: i/18%2 == 1, Stepped: i/36%2 == 1, out: output(i / 72 % 4), Paged: i/288 == 1,
+				Party: i/18%2 == 1, Stepped: i/36%2 == 1, out: output(i / 72 % 4), Paged: i/288%2 == 1, Top: i/576 == 1,
 			}
 			if !possible(s) {
 				continue
@@ -166,6 +171,9 @@ func shapes(yield func(Shape) bool) {
 // would make a better one.
 func possible(s Shape) bool {
 	if s.Stepped && (!s.Driver.steps() || s.out != outRows) {
+		return false
+	}
+	if s.Top && (!s.Paged || s.Stepped || s.Channel == AnyChannel || s.Driver == DriverWords) {
 		return false
 	}
 	if s.Paged && s.out != outRows {

@@ -67,6 +67,13 @@ const (
                 WHERE t.community_id = @community AND t.name = c.name AND t.value = c.value
                     AND t.created_at = e.created_at AND t.id = e.id OFFSET 0))`
 
+	// topLevel holds for an event that starts a thread, is in none, or answers the first event of one for everybody to see.
+	//
+	// Index: replies_pkey.
+	topLevel = `NOT EXISTS (
+            SELECT FROM ingest.replies r
+            WHERE r.community_id = @community AND r.id = e.id AND NOT (r.broadcast AND r.depth = 1) OFFSET 0)`
+
 	// matching holds for a document d of the community that has the words. Each document has its community
 	// as a word that no text can have, and the query asks for it: so what other communities hold costs nothing.
 	// + 0 keeps the planner from an index that would be read from end to end.
@@ -302,6 +309,9 @@ func checks(s Shape) string {
 		c = append(c, oneTag)
 	case ManyTags:
 		c = append(c, manyTags)
+	}
+	if s.Top {
+		c = append(c, topLevel)
 	}
 	if s.Party {
 		c = append(c, access.Party)

@@ -1,0 +1,117 @@
+package gateway_test
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/testkit/nostrtest"
+	commonv1 "github.com/apiary-relay/apiary/proto/gen/apiary/common/v1"
+	ingestv1 "github.com/apiary-relay/apiary/proto/gen/apiary/ingest/v1"
+	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
+)
+
+// overlays answers with what was to be signed, in short.
+type overlays struct {
+	ingestv1.UnimplementedOverlayServiceServer
+}
+
+func (overlays) SignOverlays(_ context.Context, req *ingestv1.SignOverlaysRequest) (*ingestv1.SignOverlaysResponse, error) {
+	resp := &ingestv1.SignOverlaysResponse{}
+	for _, o := range req.GetOverlays() {
+		var tags []string
+		for _, t := range o.GetTags() {
+			tags = append(tags, strings.Join(t.GetValues(), "="))
+		}
+		resp.Events = append(resp.Events, []byte(strconv.Quote(strconv.Itoa(int(o.GetKind()))+" "+strings.Join(tags, " ")+" "+o.GetContent())))
+	}
+	return resp, nil
+}
+
+// A window is its rows, what is about them, what undoes that, each once, and what the relay says about the page.
+func TestWindowsOfChannels(t *testing.T) {
+	w := newWorld(t)
+	event := func(name string, kind nostr.Kind, at int64) *nostr.Event {
+		return nostrtest.Event(t, name, nostrtest.Kind(kind), nostrtest.CreatedAt(at), nostrtest.Channel("lobby"))
+	}
+	first, second, third := event("alice", 9, 30), event("alice", 9, 20), event("alice", 9, 10)
+	reaction, deletion := event("bob", nostr.KindReaction, 40), event("bob", nostr.KindDeletion, 41)
+	text := func(ev *nostr.Event) string { return string(nostrtest.Raw(ev)) }
+	w.search.set(func() {
+		w.search.onQuery = func(req *searchv1.QueryRequest, send func(*searchv1.QueryResponse) error) error {
+			answer := []*nostr.Event{first, second, third}[:min(3, req.GetFilters()[0].GetLimit())]
+			switch kinds := req.GetFilters()[0].GetKinds(); {
+			case len(kinds) == 4:
+				answer = []*nostr.Event{deletion, reaction}
+			case len(kinds) == 2:
+				answer = []*nostr.Event{deletion}
+			}
+			resp := &searchv1.QueryResponse{Snapshot: &commonv1.Snapshot{}}
+			for _, ev := range answer {
+				resp.Events = append(resp.Events, nostrtest.Raw(ev))
+			}
+			return send(resp)
+		}
+	})
+	status, answer := w.post("alice", "/query", `[{"#h":["lobby"],"kinds":[9],"top_level":true,"limit":2,"include_aux":true}]`)
+	require.Equal(t, http.StatusOK, status, answer)
+	bounds := strconv.Quote(`39006 d=lobby:head h=lobby {"has_more":true,"next_cursor":{"created_at":20,"id":"` + second.ID.String() + `"}}`)
+	require.Equal(t, "["+strings.Join([]string{text(first), text(second), text(deletion), text(reaction), bounds}, ",")+"]", answer)
+	asked := w.search.asked()
+	require.Len(t, asked, 3)
+	require.EqualValues(t, 3, asked[0].GetFilters()[0].GetLimit(), "one more tells whether there are more")
+	require.True(t, asked[0].GetPaging()[0].GetTopLevel())
+	for i, ids := range [][]string{{first.ID.String(), second.ID.String()}, {deletion.ID.String(), reaction.ID.String()}} {
+		tags := map[string][]string{}
+		for _, c := range asked[i+1].GetFilters()[0].GetTags() {
+			for _, v := range c.GetValues() {
+				tags[c.GetName()] = append(tags[c.GetName()], string(v))
+			}
+		}
+		require.Equal(t, map[string][]string{"e": ids, "h": {"lobby"}}, tags)
+	}
+
+	// The next page begins behind the cursor. The limit is kept within its bounds.
+	id := second.ID.String()
+	status, answer = w.post("alice", "/query", `[{"#h":["lobby"],"top_level":true,"limit":9000,"until":20,"before_id":"`+id+`"}]`)
+	require.Equal(t, http.StatusOK, status, answer)
+	require.Contains(t, answer, strconv.Quote(`39006 d=lobby:20:`+id+` h=lobby {"has_more":false,"next_cursor":null}`))
+	last := w.search.asked()[3]
+	require.EqualValues(t, 201, last.GetFilters()[0].GetLimit())
+	require.Equal(t, second.ID[:], last.GetPaging()[0].GetAfterId())
+
+	// Of what may not be read there are not even bounds.
+	w.search.set(func() {
+		w.search.onAccess = func([]byte) bool { return false }
+	})
+	status, answer = w.post("alice", "/query", `[{"#h":["lobby"],"top_level":true}]`)
+	require.NotEqual(t, http.StatusOK, status, answer)
+	require.Len(t, w.search.asked(), 4)
+}
+
+func TestWindowsAreChecked(t *testing.T) {
+	w := newWorld(t)
+	id := strings.Repeat("ab", 32)
+	for body, message := range map[string]string{
+		`[{"top_level":true}]`:                                      "top_level requires exactly one #h channel",
+		`[{"top_level":true,"#h":["a","b"]}]`:                       "top_level requires exactly one #h channel",
+		`[{"top_level":true,"#h":["a"],"until":1}]`:                 "top_level cursor requires both until and before_id, or neither",
+		`[{"top_level":true,"#h":["a"],"before_id":"` + id + `"}]`:  "top_level cursor requires both until and before_id, or neither",
+		`[{"top_level":true,"#h":["a"],"until":1,"before_id":"x"}]`: "top_level: before_id must be a 64-hex event id",
+		`[{"top_level":true,"#h":["a"],"page":1}]`:                  "top_level goes with neither search nor page",
+		`[{"top_level":true,"#h":["a"],"search":"x"}]`:              "top_level goes with neither search nor page",
+		`[{"top_level":1,"#h":["a"]}]`:                              "invalid filters: top_level is of another type",
+		`[{"top_level":true,"#h":["no good"]}]`:                     "a value of #h is not a channel id",
+		`[{"top_level":true,"#h":["a"],"kinds":[1059]}]`:            "p-gated events require #p matching your pubkey",
+	} {
+		status, answer := w.post("alice", "/query", body)
+		require.GreaterOrEqual(t, status, http.StatusBadRequest, body)
+		require.Contains(t, answer, message, body)
+	}
+	require.Empty(t, w.search.asked())
+}
