@@ -121,7 +121,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	})
 	gate := admit.New(cfg.admit())
 	s.bridge = bridge.New(cfg.bridge(), bridge.Deps{
-		Log: log, Metrics: m, Moderation: NewModeration(deps.Ingest), Invites: invites, Lists: s.search, Sessions: s.sessions,
+		Log: log, Metrics: m, Moderation: NewModeration(deps.Ingest), Invites: invites, Lists: s.search, Queue: NewQueue(deps.Search), Sessions: s.sessions,
 		Gate: gate,
 	})
 	proxies, err := edge.ParseNetworks(cfg.TrustedProxies)

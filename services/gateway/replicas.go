@@ -67,6 +67,11 @@ func NewSearch(p Peers) searchv1.SearchServiceClient {
 	return searchv1.NewSearchServiceClient(&balanced{peers: p})
 }
 
+// NewQueue returns a client of search's lists for moderators that asks replicas as NewSearch does.
+func NewQueue(p Peers) searchv1.ModerationServiceClient {
+	return searchv1.NewModerationServiceClient(&balanced{peers: p})
+}
+
 // NewModeration returns a client of ingest's moderation that asks replicas as NewSearch does. Moderation is
 // idempotent. A token whose first attempt got through without an answer counts as used at the second: the
 // client then signs another one, which is the safe mistake.

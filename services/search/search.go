@@ -45,6 +45,7 @@ type Deps struct {
 type Service struct {
 	searchv1.UnimplementedSearchServiceServer
 	searchv1.UnimplementedDirectoryServiceServer
+	searchv1.UnimplementedModerationServiceServer
 
 	cfg       Config
 	db        *pgxpool.Pool
@@ -101,6 +102,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 func (s *Service) Register(r grpc.ServiceRegistrar) {
 	searchv1.RegisterSearchServiceServer(r, s)
 	searchv1.RegisterDirectoryServiceServer(r, s)
+	searchv1.RegisterModerationServiceServer(r, s)
 }
 
 // schemaRetry is how often the schema's version is looked at while Postgres is away or behind.

@@ -149,6 +149,19 @@ func (c *Client) Close() {
 // Gone is closed when the connection has ended.
 func (c *Client) Gone() <-chan struct{} { return c.gone }
 
+// Ended waits for the relay to close the connection, and returns with which code and reason it did.
+func (c *Client) Ended() (websocket.StatusCode, string) {
+	c.tb.Helper()
+	select {
+	case <-c.gone:
+	case <-time.After(patience):
+		require.FailNow(c.tb, "connection stays open", c.name)
+	}
+	var end websocket.CloseError
+	require.ErrorAs(c.tb, c.err, &end)
+	return end.Code, end.Reason
+}
+
 // read routes frames until the connection ends.
 func (c *Client) read(ctx context.Context) {
 	defer close(c.gone)

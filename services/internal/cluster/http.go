@@ -26,12 +26,22 @@ var tokens atomic.Int64
 func Token(tb testing.TB, host, name, path, body string) string {
 	tb.Helper()
 	sum := sha256.Sum256([]byte(body))
-	event := nostrtest.Event(tb, name,
+	return token(tb, host, name, http.MethodPost, path, nostrtest.Tag("payload", hex.EncodeToString(sum[:])))
+}
+
+// Get makes a GET of a path of host, signed by the nostrtest key of this name, to the gateway at url.
+func Get(tb testing.TB, url, host, name, path string) (status int, answer string) {
+	tb.Helper()
+	return HTTP(tb, http.MethodGet, url, host, path, http.Header{"Authorization": {token(tb, host, name, http.MethodGet, path)}}, "")
+}
+
+func token(tb testing.TB, host, name, method, path string, more ...nostrtest.Option) string {
+	tb.Helper()
+	event := nostrtest.Event(tb, name, append(more,
 		nostrtest.Kind(nostr.KindHTTPAuth), nostrtest.CreatedAt(time.Now().Unix()),
-		nostrtest.Tag("u", "http://"+host+path), nostrtest.Tag("method", http.MethodPost),
-		nostrtest.Tag("payload", hex.EncodeToString(sum[:])),
+		nostrtest.Tag("u", "http://"+host+path), nostrtest.Tag("method", method),
 		nostrtest.Tag("nonce", strconv.FormatInt(tokens.Add(1), 10)),
-	)
+	)...)
 	return "Nostr " + base64.StdEncoding.EncodeToString(nostrtest.Raw(event))
 }
 

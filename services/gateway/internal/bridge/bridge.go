@@ -58,6 +58,7 @@ type Deps struct {
 	Moderation ingestv1.ModerationServiceClient
 	Invites    session.Invites
 	Lists      Lists
+	Queue      searchv1.ModerationServiceClient
 	Sessions   *session.Server
 	// Gate has the rates of the keys that call.
 	Gate *admit.Gate

@@ -27,7 +27,7 @@ const clockMargin = 60 * time.Second
 func (b *Bridge) authenticate(ctx context.Context, r *http.Request, c session.Community, body []byte, may gate) (call, error) {
 	sum := sha256.Sum256(body)
 	ev, err := auth.CheckHTTPAuth(r.Header.Get("Authorization"), r.Method, r.RequestURI, sum[:], c.Hosts, time.Now())
-	if err == nil && !auth.SignsBody(ev) {
+	if err == nil && !auth.SignsBody(ev) && (r.Method != http.MethodGet || len(body) > 0) {
 		err = auth.ErrPayload
 	}
 	if err != nil {

@@ -111,6 +111,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.call(w, r, c, h.bridge.Query)
 	case "/count":
 		h.call(w, r, c, h.bridge.Count)
+	case "/moderation/reports":
+		h.read(w, r, c, h.bridge.Reports)
+	case "/moderation/audit":
+		h.read(w, r, c, h.bridge.Audit)
+	case "/moderation/restricted":
+		h.read(w, r, c, h.bridge.Restricted)
 	case "/api/invites":
 		h.call(w, r, c, h.bridge.MintInvite)
 	case "/api/invites/claim":
@@ -177,14 +183,29 @@ func ignoreBody(w http.ResponseWriter) {
 func (h *Handler) call(
 	w http.ResponseWriter, r *http.Request, c *Community, do func(http.ResponseWriter, *http.Request, session.Community),
 ) {
+	signed(w, r, c, http.MethodPost, do)
+}
+
+// read serves the URL of a call that is a GET.
+func (h *Handler) read(
+	w http.ResponseWriter, r *http.Request, c *Community, do func(http.ResponseWriter, *http.Request, session.Community),
+) {
+	signed(w, r, c, http.MethodGet, do)
+}
+
+// signed serves the URL of a call with a method.
+func signed(
+	w http.ResponseWriter, r *http.Request, c *Community, method string,
+	do func(http.ResponseWriter, *http.Request, session.Community),
+) {
 	cors(w.Header())
 	switch r.Method {
 	case http.MethodOptions:
 		w.WriteHeader(http.StatusNoContent)
-	case http.MethodPost:
+	case method:
 		do(w, r, c.Community)
 	default:
-		w.Header().Set("Allow", "POST, OPTIONS")
+		w.Header().Set("Allow", method+", OPTIONS")
 		text(w, http.StatusMethodNotAllowed, "method not allowed\n")
 	}
 }

@@ -1,0 +1,154 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/nostr/wire"
+	"github.com/apiary-relay/apiary/pkg/tenant"
+	"github.com/apiary-relay/apiary/services/search/internal/plan"
+)
+
+// Report is a report (NIP-56) and what became of it.
+type Report struct {
+	// Event is the report as it was signed.
+	Event []byte
+	// Status is open, resolved, dismissed or escalated.
+	Status string
+	// Action, By and At are the decision on this report; Action is empty while there is none.
+	Action string
+	By     []byte
+	At     *time.Time
+}
+
+// Action is an entry of the log of moderation.
+type Action struct {
+	Action                           string
+	Actor, Command, PubKey, ID, From []byte // From is the report
+	Subject, Reason                  string
+	Expires                          *time.Time
+	At                               time.Time
+}
+
+// Restriction is a ban or a timeout that has not ended.
+type Restriction struct {
+	PubKey  []byte
+	Banned  bool
+	Reason  string
+	By      []byte
+	At      time.Time
+	Expires *time.Time
+}
+
+const (
+	// decisions says what became of the reports $2, whose first targets are $3. A decision on the target is one on every
+	// report of it (NIP-86).
+	//
+	// Index: report_decisions_pkey, decided_reports_pkey, banned_events_pkey.
+	decisions = `
+SELECT coalesce(r.status, CASE
+        WHEN EXISTS (SELECT FROM ingest.decided_reports d WHERE d.community_id = $1 AND d.target_id = q.target OFFSET 0)
+            OR EXISTS (SELECT FROM ingest.banned_events b WHERE b.community_id = $1 AND b.id = q.target OFFSET 0)
+        THEN 'resolved' ELSE 'open' END),
+    coalesce(r.action, ''), r.decided_by, r.decided_at
+FROM unnest($2::bytea[], $3::bytea[]) WITH ORDINALITY AS q (id, target, n)
+LEFT JOIN ingest.report_decisions r ON r.community_id = $1 AND r.report_id = q.id
+ORDER BY q.n`
+
+	// Index: moderation_actions_pkey.
+	actions = `
+SELECT action, actor, command_id, pubkey, event_id, report_id, subject, reason, expires_at, decided_at
+FROM ingest.moderation_actions WHERE community_id = $1 ORDER BY id DESC LIMIT $2`
+
+	// Index: the first column of each table's primary key; what a community has decided is sorted.
+	restrictions = `
+SELECT pubkey, true, reason, decided_by, decided_at, expires_at FROM ingest.banned_pubkeys
+WHERE community_id = $1 AND (expires_at IS NULL OR expires_at > now())
+UNION ALL
+SELECT pubkey, false, reason, decided_by, decided_at, expires_at FROM ingest.timeouts
+WHERE community_id = $1 AND expires_at > now()
+ORDER BY 5 DESC, 1 LIMIT $2`
+)
+
+// Reports returns up to limit reports with a status, or with any if it is empty, the newest first. reports is made by
+// plan.Rows, as for Reported. The error is Restricted unless actor moderates the community.
+func (s *Store) Reports(
+	ctx context.Context, community tenant.ID, actor nostr.PubKey, reports plan.Plan, status string, limit int,
+) (list []Report, err error) {
+	err = s.asModerator(ctx, community, actor, func(ctx context.Context, tx pgx.Tx) error {
+		list = nil
+		rows, err := tx.Query(ctx, reports.SQL, reports.Args...)
+		if err != nil {
+			return fmt.Errorf("find reports: %w", err)
+		}
+		var all []Report
+		var ids, targets [][]byte
+		var raw []byte
+		if _, err := pgx.ForEachRow(rows, []any{nil, nil, &raw}, func() error {
+			e, err := wire.DecodeEvent(raw, wire.Limits{})
+			if err != nil {
+				return fmt.Errorf("read report: %w", err)
+			}
+			target := e.ID // of itself, if it names no event
+			if text, ok := e.Tags.First("e"); ok {
+				if id, err := nostr.ParseID(text); err == nil {
+					target = id
+				}
+			}
+			all = append(all, Report{Event: raw})
+			ids, targets = append(ids, append([]byte(nil), e.ID[:]...)), append(targets, append([]byte(nil), target[:]...))
+			raw = nil // the next row is scanned into its own
+			return nil
+		}); err != nil {
+			return fmt.Errorf("read reports: %w", err)
+		}
+		if rows, err = tx.Query(ctx, decisions, int64(community), ids, targets); err != nil {
+			return fmt.Errorf("find decisions: %w", err)
+		}
+		n := 0
+		var r Report
+		if _, err := pgx.ForEachRow(rows, []any{&r.Status, &r.Action, &r.By, &r.At}, func() error {
+			r.Event = all[n].Event
+			n++
+			if (status == "" || r.Status == status) && len(list) < limit {
+				list = append(list, r)
+			}
+			r.By, r.At = nil, nil
+			return nil
+		}); err != nil {
+			return fmt.Errorf("read decisions: %w", err)
+		}
+		return nil
+	})
+	return list, err
+}
+
+// Actions returns up to limit entries of the log, the latest first. The error is Restricted unless actor moderates the
+// community.
+func (s *Store) Actions(ctx context.Context, community tenant.ID, actor nostr.PubKey, limit int) ([]Action, error) {
+	return ofModerator[Action](ctx, s, community, actor, actions, limit)
+}
+
+// Restrictions returns up to limit bans and timeouts that have not ended, the latest first. The error is Restricted unless
+// actor moderates the community.
+func (s *Store) Restrictions(ctx context.Context, community tenant.ID, actor nostr.PubKey, limit int) ([]Restriction, error) {
+	return ofModerator[Restriction](ctx, s, community, actor, restrictions, limit)
+}
+
+func ofModerator[T any](ctx context.Context, s *Store, community tenant.ID, actor nostr.PubKey, query string, limit int) (list []T, err error) {
+	err = s.asModerator(ctx, community, actor, func(ctx context.Context, tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, query, int64(community), limit)
+		if err == nil {
+			list, err = pgx.CollectRows(rows, pgx.RowToStructByPos[T])
+		}
+		if err != nil {
+			return fmt.Errorf("read list: %w", err)
+		}
+		return nil
+	})
+	return list, err
+}
