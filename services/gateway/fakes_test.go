@@ -290,7 +290,8 @@ func (f *fanout) publish(sequence uint64, env *commonv1.Envelope) {
 
 // search answers from hooks.
 type search struct {
-	named named
+	named   named
+	threads func(*searchv1.DescribeThreadsRequest) []*searchv1.Thread // set before it is asked for
 	searchv1.UnimplementedSearchServiceServer
 
 	mu           sync.Mutex

@@ -33,6 +33,10 @@ func (overlays) SignOverlays(_ context.Context, req *ingestv1.SignOverlaysReques
 	return resp, nil
 }
 
+func (s *search) DescribeThreads(_ context.Context, req *searchv1.DescribeThreadsRequest) (*searchv1.DescribeThreadsResponse, error) {
+	return &searchv1.DescribeThreadsResponse{Threads: s.threads(req)}, nil
+}
+
 // A window is its rows, what is about them, what undoes that, each once, and what the relay says about the page.
 func TestWindowsOfChannels(t *testing.T) {
 	w := newWorld(t)
@@ -76,12 +80,26 @@ func TestWindowsOfChannels(t *testing.T) {
 		require.Equal(t, map[string][]string{"e": ids, "h": {"lobby"}}, tags)
 	}
 
+	// Summaries are of the threads that search knows of, in the order of the rows.
+	w.search.threads = func(req *searchv1.DescribeThreadsRequest) []*searchv1.Thread {
+		require.Equal(t, [][]byte{first.ID[:], second.ID[:], third.ID[:]}, req.GetRoots())
+		return []*searchv1.Thread{{
+			Root: second.ID[:], Replies: 1, Descendants: 3, LastReplyAt: 70, Participants: [][]byte{first.PubKey[:]},
+		}}
+	}
+	status, answer = w.post("alice", "/query", `[{"#h":["lobby"],"kinds":[9],"top_level":true,"include_summaries":true}]`)
+	require.Equal(t, http.StatusOK, status, answer)
+	summary := strconv.Quote(`39005 e=` + second.ID.String() + ` d=` + second.ID.String() + ` h=lobby ` +
+		`{"reply_count":1,"descendant_count":3,"last_reply_at":70,"participants":["` + first.PubKey.String() + `"]}`)
+	bounds = strconv.Quote(`39006 d=lobby:head h=lobby {"has_more":false,"next_cursor":null}`)
+	require.Equal(t, "["+strings.Join([]string{text(first), text(second), text(third), summary, bounds}, ",")+"]", answer)
+
 	// The next page begins behind the cursor. The limit is kept within its bounds.
 	id := second.ID.String()
 	status, answer = w.post("alice", "/query", `[{"#h":["lobby"],"top_level":true,"limit":9000,"until":20,"before_id":"`+id+`"}]`)
 	require.Equal(t, http.StatusOK, status, answer)
 	require.Contains(t, answer, strconv.Quote(`39006 d=lobby:20:`+id+` h=lobby {"has_more":false,"next_cursor":null}`))
-	last := w.search.asked()[3]
+	last := w.search.asked()[4]
 	require.EqualValues(t, 201, last.GetFilters()[0].GetLimit())
 	require.Equal(t, second.ID[:], last.GetPaging()[0].GetAfterId())
 
@@ -91,7 +109,7 @@ func TestWindowsOfChannels(t *testing.T) {
 	})
 	status, answer = w.post("alice", "/query", `[{"#h":["lobby"],"top_level":true}]`)
 	require.NotEqual(t, http.StatusOK, status, answer)
-	require.Len(t, w.search.asked(), 4)
+	require.Len(t, w.search.asked(), 5)
 }
 
 func TestWindowsAreChecked(t *testing.T) {

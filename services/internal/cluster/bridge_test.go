@@ -217,7 +217,7 @@ func windows(t *testing.T, c *cluster.Cluster) {
 		return alice.Accept(append(opts, nostrtest.Kind(nostr.KindChat), nostrtest.Channel("windows"), nostrtest.CreatedAt(now+1),
 			nostrtest.Tag("e", roots[0].ID.String(), "", "reply"))...)
 	}
-	reply()
+	low := reply()
 	aloud := reply(nostrtest.Tag("broadcast", "1"))
 	like := alice.Accept(nostrtest.Kind(nostr.KindReaction), nostrtest.Content("+"), nostrtest.Tag("e", roots[0].ID.String()))
 
@@ -238,6 +238,13 @@ func windows(t *testing.T, c *cluster.Cluster) {
 	rows, bounds = window(`,"until":` + strconv.FormatInt(roots[0].CreatedAt, 10) + `,"before_id":"` + roots[0].ID.String() + `"`)
 	require.Equal(t, roots[1:], rows)
 	require.JSONEq(t, `{"has_more":false,"next_cursor":null}`, bounds)
+
+	events := query(t, c.Gateway(0), "localhost", name, `[{"#h":["windows"],"kinds":[9],"top_level":true,"include_summaries":true}]`)
+	require.Len(t, events, 4+1+1)
+	require.Equal(t, nostr.KindThreadSummary, events[4].Kind)
+	require.Equal(t, nostr.Tags{{"e", roots[0].ID.String()}, {"d", roots[0].ID.String()}, {"h", "windows"}}, events[4].Tags)
+	require.JSONEq(t, `{"reply_count":2,"descendant_count":2,"last_reply_at":`+strconv.FormatInt(low.CreatedAt, 10)+
+		`,"participants":["`+low.PubKey.String()+`"]}`, events[4].Content)
 
 	for _, channel := range []string{"windows", "windows-none"} {
 		require.Empty(t, query(t, c.Gateway(0), "localhost", who(t, "mallory"), `[{"#h":["`+channel+`"],"top_level":true}]`),

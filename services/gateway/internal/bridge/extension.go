@@ -22,10 +22,11 @@ type extension struct {
 	Page       *int    `json:"page"`
 	TopLevel   bool    `json:"top_level"`
 	IncludeAux bool    `json:"include_aux"`
+	Summaries  bool    `json:"include_summaries"`
 }
 
 // extensions are the names of the fields.
-var extensions = []string{"before_id", "page", "top_level", "include_aux"}
+var extensions = []string{"before_id", "page", "top_level", "include_aux", "include_summaries"}
 
 // extend takes the extensions out of an array of filters: rest has the filters without them, in order, and list what
 // each had, nil where it had none. What is no array of objects is left as it is, for who reads the filters to refuse.
@@ -142,7 +143,7 @@ func (e *extension) paging(f *nostr.Filter, most int) (*searchv1.Paging, error) 
 // window is the page of a channel that a filter asks for with top_level.
 func (e *extension) window(f *nostr.Filter) (*session.Window, error) {
 	channels, _ := f.Tag('h')
-	w := &session.Window{Filter: *f, Aux: e.IncludeAux}
+	w := &session.Window{Filter: *f, Aux: e.IncludeAux, Summaries: e.Summaries}
 	switch {
 	case len(channels) != 1:
 		return nil, fault.New(fault.Invalid, "top_level requires exactly one #h channel")

@@ -24,6 +24,8 @@ type Search interface {
 	Query(ctx context.Context, in *searchv1.QueryRequest, opts ...grpc.CallOption) (
 		grpc.ServerStreamingClient[searchv1.QueryResponse], error)
 	Count(ctx context.Context, in *searchv1.CountRequest, opts ...grpc.CallOption) (*searchv1.CountResponse, error)
+	DescribeThreads(ctx context.Context, in *searchv1.DescribeThreadsRequest, opts ...grpc.CallOption) (
+		*searchv1.DescribeThreadsResponse, error)
 	CheckAccess(ctx context.Context, in *searchv1.CheckAccessRequest, opts ...grpc.CallOption) (
 		*searchv1.CheckAccessResponse, error)
 }

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"slices"
 	"strconv"
@@ -44,9 +45,11 @@ type Window struct {
 	After []byte
 	// Aux is set to have the events with the rows that say how they are shown.
 	Aux bool
+	// Summaries is set to have summaries of the threads that begin with the rows (kind 39005).
+	Summaries bool
 }
 
-// Window passes the rows of a window to each, newest first, then what is about them, if wanted, and at last what the relay
+// Window passes the rows of a window to each, newest first, then what is about them and their threads, if wanted, and at last what the relay
 // signs about the page: whether there is more, and where (kind 39006). Of a channel that may not be read, or
 // is not there, nothing is passed.
 func (srv *Server) Window(ctx context.Context, community int64, p *commonv1.Principal, w Window, each func(raw []byte) error) error {
@@ -71,11 +74,17 @@ func (srv *Server) Window(ctx context.Context, community int64, p *commonv1.Prin
 			return err
 		}
 	}
+	var overlays []*ingestv1.Overlay
+	if w.Summaries {
+		if overlays, err = page.summaries(ctx, rows); err != nil {
+			return err
+		}
+	}
 	bounds, err := boundsOf(channels[0], w, rows, more)
 	if err != nil {
 		return err
 	}
-	signed, err := srv.Overlays.SignOverlays(ctx, &ingestv1.SignOverlaysRequest{Overlays: []*ingestv1.Overlay{bounds}})
+	signed, err := srv.Overlays.SignOverlays(ctx, &ingestv1.SignOverlaysRequest{Overlays: append(overlays, bounds)})
 	if err != nil {
 		return err
 	}
@@ -190,6 +199,50 @@ func (r *reader) references(ctx context.Context, kinds []nostr.Kind, to []place)
 		f.Until, paging = &last.createdAt, &searchv1.Paging{AfterId: last.id[:]}
 	}
 	return found, nil
+}
+
+// summaries are what the relay says about the threads of the rows, in the order of these.
+func (r *reader) summaries(ctx context.Context, rows []place) ([]*ingestv1.Overlay, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, r.srv.cfg.CallTimeout, fault.New(fault.Overloaded, ""))
+	defer cancel()
+	req := &searchv1.DescribeThreadsRequest{Community: r.community, Principal: r.principal}
+	for i := range rows {
+		req.Roots = append(req.Roots, rows[i].id[:])
+	}
+	resp, err := r.srv.Search.DescribeThreads(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	of := make(map[string]*searchv1.Thread)
+	for _, t := range resp.GetThreads() {
+		of[hex.EncodeToString(t.GetRoot())] = t
+	}
+	var overlays []*ingestv1.Overlay
+	for i := range rows {
+		root := rows[i].id.String()
+		t := of[root]
+		if t == nil {
+			continue
+		}
+		said := struct {
+			Replies      uint32   `json:"reply_count"`
+			Descendants  uint32   `json:"descendant_count"`
+			LastReplyAt  int64    `json:"last_reply_at"`
+			Participants []string `json:"participants"`
+		}{t.GetReplies(), t.GetDescendants(), t.GetLastReplyAt(), []string{}}
+		for _, key := range t.GetParticipants() {
+			said.Participants = append(said.Participants, hex.EncodeToString(key))
+		}
+		content, err := json.Marshal(said)
+		if err != nil {
+			return nil, fault.Internal(err)
+		}
+		overlays = append(overlays, &ingestv1.Overlay{
+			Kind: uint32(nostr.KindThreadSummary), Content: string(content), LeastCreatedAt: t.GetSummaryAt(),
+			Tags: []*ingestv1.OverlayTag{{Values: []string{"e", root}}, {Values: []string{"d", root}}, {Values: []string{"h", r.channel}}},
+		})
+	}
+	return overlays, nil
 }
 
 // boundsOf is what the relay says about a page.

@@ -49,7 +49,7 @@ func (s *Service) SignOverlays(ctx context.Context, req *ingestv1.SignOverlaysRe
 		if err != nil {
 			return nil, err
 		}
-		ev.CreatedAt = s.now().Unix()
+		ev.CreatedAt = max(s.now().Unix(), o.GetLeastCreatedAt())
 		if err := ev.Sign(s.key); err != nil {
 			return nil, fmt.Errorf("sign overlay: %w", err)
 		}

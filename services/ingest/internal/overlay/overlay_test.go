@@ -23,7 +23,8 @@ func now() time.Time { return time.Unix(1_700_000_000, 0) }
 func TestSignOverlays(t *testing.T) {
 	s := overlay.New(nostrtest.Key("relay"), now)
 	resp, err := s.SignOverlays(t.Context(), &ingestv1.SignOverlaysRequest{Overlays: []*ingestv1.Overlay{
-		{Kind: 39006, Tags: []*ingestv1.OverlayTag{{Values: []string{"d", "lobby:head"}}}, Content: "{}"}, {Kind: 39005},
+		{Kind: 39006, Tags: []*ingestv1.OverlayTag{{Values: []string{"d", "lobby:head"}}}, Content: "{}"},
+		{Kind: 39005, LeastCreatedAt: now().Unix() + 5},
 	}})
 	require.NoError(t, err)
 	require.Len(t, resp.GetEvents(), 2)
@@ -34,6 +35,9 @@ func TestSignOverlays(t *testing.T) {
 	require.Equal(t, nostr.Tags{{"d", "lobby:head"}}, ev.Tags)
 	require.Equal(t, now().Unix(), ev.CreatedAt)
 	require.Equal(t, "{}", ev.Content)
+	ev, err = wire.DecodeEvent(resp.GetEvents()[1], wire.DefaultLimits())
+	require.NoError(t, err)
+	require.Equal(t, now().Unix()+5, ev.CreatedAt, "no older than the version before")
 }
 
 // Nothing else is signed for whoever asks.

@@ -75,9 +75,11 @@ type Overlay struct {
 	// tags are at most 8.
 	Tags []*OverlayTag `protobuf:"bytes,2,rep,name=tags,proto3" json:"tags,omitempty"`
 	// content is at most 16 KiB.
-	Content       string `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Content string `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
+	// least_created_at is when the version before was created, in Unix seconds: the event is not older.
+	LeastCreatedAt int64 `protobuf:"varint,4,opt,name=least_created_at,json=leastCreatedAt,proto3" json:"least_created_at,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Overlay) Reset() {
@@ -129,6 +131,13 @@ func (x *Overlay) GetContent() string {
 		return x.Content
 	}
 	return ""
+}
+
+func (x *Overlay) GetLeastCreatedAt() int64 {
+	if x != nil {
+		return x.LeastCreatedAt
+	}
+	return 0
 }
 
 // OverlayTag is a tag.
@@ -229,11 +238,12 @@ const file_apiary_ingest_v1_overlay_proto_rawDesc = "" +
 	"\n" +
 	"\x1eapiary/ingest/v1/overlay.proto\x12\x10apiary.ingest.v1\"L\n" +
 	"\x13SignOverlaysRequest\x125\n" +
-	"\boverlays\x18\x01 \x03(\v2\x19.apiary.ingest.v1.OverlayR\boverlays\"i\n" +
+	"\boverlays\x18\x01 \x03(\v2\x19.apiary.ingest.v1.OverlayR\boverlays\"\x93\x01\n" +
 	"\aOverlay\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\rR\x04kind\x120\n" +
 	"\x04tags\x18\x02 \x03(\v2\x1c.apiary.ingest.v1.OverlayTagR\x04tags\x12\x18\n" +
-	"\acontent\x18\x03 \x01(\tR\acontent\"$\n" +
+	"\acontent\x18\x03 \x01(\tR\acontent\x12(\n" +
+	"\x10least_created_at\x18\x04 \x01(\x03R\x0eleastCreatedAt\"$\n" +
 	"\n" +
 	"OverlayTag\x12\x16\n" +
 	"\x06values\x18\x01 \x03(\tR\x06values\".\n" +

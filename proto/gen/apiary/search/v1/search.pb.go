@@ -287,6 +287,207 @@ func (x *QueryResponse) GetEvents() [][]byte {
 	return nil
 }
 
+// DescribeThreadsRequest asks about threads.
+type DescribeThreadsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// community is the tenant.
+	Community int64 `protobuf:"varint,1,opt,name=community,proto3" json:"community,omitempty"`
+	// principal is who reads.
+	Principal *v1.Principal `protobuf:"bytes,2,opt,name=principal,proto3" json:"principal,omitempty"`
+	// roots are the ids of their first events, 32 bytes each, at most 200.
+	Roots         [][]byte `protobuf:"bytes,3,rep,name=roots,proto3" json:"roots,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DescribeThreadsRequest) Reset() {
+	*x = DescribeThreadsRequest{}
+	mi := &file_apiary_search_v1_search_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DescribeThreadsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DescribeThreadsRequest) ProtoMessage() {}
+
+func (x *DescribeThreadsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_apiary_search_v1_search_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DescribeThreadsRequest.ProtoReflect.Descriptor instead.
+func (*DescribeThreadsRequest) Descriptor() ([]byte, []int) {
+	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *DescribeThreadsRequest) GetCommunity() int64 {
+	if x != nil {
+		return x.Community
+	}
+	return 0
+}
+
+func (x *DescribeThreadsRequest) GetPrincipal() *v1.Principal {
+	if x != nil {
+		return x.Principal
+	}
+	return nil
+}
+
+func (x *DescribeThreadsRequest) GetRoots() [][]byte {
+	if x != nil {
+		return x.Roots
+	}
+	return nil
+}
+
+// DescribeThreadsResponse is the answer.
+type DescribeThreadsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// threads are those of the roots that have replies and may be read, in no order.
+	Threads       []*Thread `protobuf:"bytes,1,rep,name=threads,proto3" json:"threads,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DescribeThreadsResponse) Reset() {
+	*x = DescribeThreadsResponse{}
+	mi := &file_apiary_search_v1_search_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DescribeThreadsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DescribeThreadsResponse) ProtoMessage() {}
+
+func (x *DescribeThreadsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_apiary_search_v1_search_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DescribeThreadsResponse.ProtoReflect.Descriptor instead.
+func (*DescribeThreadsResponse) Descriptor() ([]byte, []int) {
+	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *DescribeThreadsResponse) GetThreads() []*Thread {
+	if x != nil {
+		return x.Threads
+	}
+	return nil
+}
+
+// Thread is what is known of a thread.
+type Thread struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// root is the id of its first event, 32 bytes.
+	Root []byte `protobuf:"bytes,1,opt,name=root,proto3" json:"root,omitempty"`
+	// replies is how many answer the root itself.
+	Replies uint32 `protobuf:"varint,2,opt,name=replies,proto3" json:"replies,omitempty"`
+	// descendants is how many are in the thread.
+	Descendants uint32 `protobuf:"varint,3,opt,name=descendants,proto3" json:"descendants,omitempty"`
+	// last_reply_at is created_at of the newest.
+	LastReplyAt int64 `protobuf:"varint,4,opt,name=last_reply_at,json=lastReplyAt,proto3" json:"last_reply_at,omitempty"`
+	// participants are the authors of the newest 32, at most 10, the latest first.
+	Participants [][]byte `protobuf:"bytes,5,rep,name=participants,proto3" json:"participants,omitempty"`
+	// summary_at is created_at of the summary that was published last.
+	SummaryAt     int64 `protobuf:"varint,6,opt,name=summary_at,json=summaryAt,proto3" json:"summary_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Thread) Reset() {
+	*x = Thread{}
+	mi := &file_apiary_search_v1_search_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Thread) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Thread) ProtoMessage() {}
+
+func (x *Thread) ProtoReflect() protoreflect.Message {
+	mi := &file_apiary_search_v1_search_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Thread.ProtoReflect.Descriptor instead.
+func (*Thread) Descriptor() ([]byte, []int) {
+	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Thread) GetRoot() []byte {
+	if x != nil {
+		return x.Root
+	}
+	return nil
+}
+
+func (x *Thread) GetReplies() uint32 {
+	if x != nil {
+		return x.Replies
+	}
+	return 0
+}
+
+func (x *Thread) GetDescendants() uint32 {
+	if x != nil {
+		return x.Descendants
+	}
+	return 0
+}
+
+func (x *Thread) GetLastReplyAt() int64 {
+	if x != nil {
+		return x.LastReplyAt
+	}
+	return 0
+}
+
+func (x *Thread) GetParticipants() [][]byte {
+	if x != nil {
+		return x.Participants
+	}
+	return nil
+}
+
+func (x *Thread) GetSummaryAt() int64 {
+	if x != nil {
+		return x.SummaryAt
+	}
+	return 0
+}
+
 // CountRequest is a stored count.
 type CountRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -302,7 +503,7 @@ type CountRequest struct {
 
 func (x *CountRequest) Reset() {
 	*x = CountRequest{}
-	mi := &file_apiary_search_v1_search_proto_msgTypes[3]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -314,7 +515,7 @@ func (x *CountRequest) String() string {
 func (*CountRequest) ProtoMessage() {}
 
 func (x *CountRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apiary_search_v1_search_proto_msgTypes[3]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -327,7 +528,7 @@ func (x *CountRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountRequest.ProtoReflect.Descriptor instead.
 func (*CountRequest) Descriptor() ([]byte, []int) {
-	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{3}
+	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *CountRequest) GetCommunity() int64 {
@@ -365,7 +566,7 @@ type CountResponse struct {
 
 func (x *CountResponse) Reset() {
 	*x = CountResponse{}
-	mi := &file_apiary_search_v1_search_proto_msgTypes[4]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -377,7 +578,7 @@ func (x *CountResponse) String() string {
 func (*CountResponse) ProtoMessage() {}
 
 func (x *CountResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apiary_search_v1_search_proto_msgTypes[4]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -390,7 +591,7 @@ func (x *CountResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountResponse.ProtoReflect.Descriptor instead.
 func (*CountResponse) Descriptor() ([]byte, []int) {
-	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{4}
+	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *CountResponse) GetCount() uint64 {
@@ -418,7 +619,7 @@ type ResolveCommunityRequest struct {
 
 func (x *ResolveCommunityRequest) Reset() {
 	*x = ResolveCommunityRequest{}
-	mi := &file_apiary_search_v1_search_proto_msgTypes[5]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -430,7 +631,7 @@ func (x *ResolveCommunityRequest) String() string {
 func (*ResolveCommunityRequest) ProtoMessage() {}
 
 func (x *ResolveCommunityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apiary_search_v1_search_proto_msgTypes[5]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -443,7 +644,7 @@ func (x *ResolveCommunityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveCommunityRequest.ProtoReflect.Descriptor instead.
 func (*ResolveCommunityRequest) Descriptor() ([]byte, []int) {
-	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{5}
+	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ResolveCommunityRequest) GetHost() string {
@@ -482,7 +683,7 @@ type ResolveCommunityResponse struct {
 
 func (x *ResolveCommunityResponse) Reset() {
 	*x = ResolveCommunityResponse{}
-	mi := &file_apiary_search_v1_search_proto_msgTypes[6]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -494,7 +695,7 @@ func (x *ResolveCommunityResponse) String() string {
 func (*ResolveCommunityResponse) ProtoMessage() {}
 
 func (x *ResolveCommunityResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apiary_search_v1_search_proto_msgTypes[6]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -507,7 +708,7 @@ func (x *ResolveCommunityResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveCommunityResponse.ProtoReflect.Descriptor instead.
 func (*ResolveCommunityResponse) Descriptor() ([]byte, []int) {
-	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{6}
+	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ResolveCommunityResponse) GetCommunity() int64 {
@@ -595,7 +796,7 @@ type ResolveNameRequest struct {
 
 func (x *ResolveNameRequest) Reset() {
 	*x = ResolveNameRequest{}
-	mi := &file_apiary_search_v1_search_proto_msgTypes[7]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -607,7 +808,7 @@ func (x *ResolveNameRequest) String() string {
 func (*ResolveNameRequest) ProtoMessage() {}
 
 func (x *ResolveNameRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apiary_search_v1_search_proto_msgTypes[7]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -620,7 +821,7 @@ func (x *ResolveNameRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveNameRequest.ProtoReflect.Descriptor instead.
 func (*ResolveNameRequest) Descriptor() ([]byte, []int) {
-	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{7}
+	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ResolveNameRequest) GetCommunity() int64 {
@@ -655,7 +856,7 @@ type ResolveNameResponse struct {
 
 func (x *ResolveNameResponse) Reset() {
 	*x = ResolveNameResponse{}
-	mi := &file_apiary_search_v1_search_proto_msgTypes[8]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -667,7 +868,7 @@ func (x *ResolveNameResponse) String() string {
 func (*ResolveNameResponse) ProtoMessage() {}
 
 func (x *ResolveNameResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apiary_search_v1_search_proto_msgTypes[8]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -680,7 +881,7 @@ func (x *ResolveNameResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveNameResponse.ProtoReflect.Descriptor instead.
 func (*ResolveNameResponse) Descriptor() ([]byte, []int) {
-	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{8}
+	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ResolveNameResponse) GetPubkey() []byte {
@@ -709,7 +910,7 @@ type CheckAccessRequest struct {
 
 func (x *CheckAccessRequest) Reset() {
 	*x = CheckAccessRequest{}
-	mi := &file_apiary_search_v1_search_proto_msgTypes[9]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -721,7 +922,7 @@ func (x *CheckAccessRequest) String() string {
 func (*CheckAccessRequest) ProtoMessage() {}
 
 func (x *CheckAccessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apiary_search_v1_search_proto_msgTypes[9]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -734,7 +935,7 @@ func (x *CheckAccessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckAccessRequest.ProtoReflect.Descriptor instead.
 func (*CheckAccessRequest) Descriptor() ([]byte, []int) {
-	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{9}
+	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CheckAccessRequest) GetCommunity() int64 {
@@ -792,7 +993,7 @@ type CheckAccessResponse struct {
 
 func (x *CheckAccessResponse) Reset() {
 	*x = CheckAccessResponse{}
-	mi := &file_apiary_search_v1_search_proto_msgTypes[10]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -804,7 +1005,7 @@ func (x *CheckAccessResponse) String() string {
 func (*CheckAccessResponse) ProtoMessage() {}
 
 func (x *CheckAccessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apiary_search_v1_search_proto_msgTypes[10]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -817,7 +1018,7 @@ func (x *CheckAccessResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckAccessResponse.ProtoReflect.Descriptor instead.
 func (*CheckAccessResponse) Descriptor() ([]byte, []int) {
-	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{10}
+	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CheckAccessResponse) GetAllowed() []bool {
@@ -870,7 +1071,7 @@ type ListModerationRequest struct {
 
 func (x *ListModerationRequest) Reset() {
 	*x = ListModerationRequest{}
-	mi := &file_apiary_search_v1_search_proto_msgTypes[11]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -882,7 +1083,7 @@ func (x *ListModerationRequest) String() string {
 func (*ListModerationRequest) ProtoMessage() {}
 
 func (x *ListModerationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apiary_search_v1_search_proto_msgTypes[11]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -895,7 +1096,7 @@ func (x *ListModerationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModerationRequest.ProtoReflect.Descriptor instead.
 func (*ListModerationRequest) Descriptor() ([]byte, []int) {
-	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{11}
+	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListModerationRequest) GetCommunity() int64 {
@@ -930,7 +1131,7 @@ type ListModerationResponse struct {
 
 func (x *ListModerationResponse) Reset() {
 	*x = ListModerationResponse{}
-	mi := &file_apiary_search_v1_search_proto_msgTypes[12]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -942,7 +1143,7 @@ func (x *ListModerationResponse) String() string {
 func (*ListModerationResponse) ProtoMessage() {}
 
 func (x *ListModerationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apiary_search_v1_search_proto_msgTypes[12]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -955,7 +1156,7 @@ func (x *ListModerationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModerationResponse.ProtoReflect.Descriptor instead.
 func (*ListModerationResponse) Descriptor() ([]byte, []int) {
-	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{12}
+	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListModerationResponse) GetEntries() []*ModerationEntry {
@@ -978,7 +1179,7 @@ type ModerationEntry struct {
 
 func (x *ModerationEntry) Reset() {
 	*x = ModerationEntry{}
-	mi := &file_apiary_search_v1_search_proto_msgTypes[13]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -990,7 +1191,7 @@ func (x *ModerationEntry) String() string {
 func (*ModerationEntry) ProtoMessage() {}
 
 func (x *ModerationEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_apiary_search_v1_search_proto_msgTypes[13]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1003,7 +1204,7 @@ func (x *ModerationEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModerationEntry.ProtoReflect.Descriptor instead.
 func (*ModerationEntry) Descriptor() ([]byte, []int) {
-	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{13}
+	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ModerationEntry) GetValue() string {
@@ -1036,7 +1237,21 @@ const file_apiary_search_v1_search_proto_rawDesc = "" +
 	"\ttop_level\x18\x03 \x01(\bR\btopLevel\"_\n" +
 	"\rQueryResponse\x126\n" +
 	"\bsnapshot\x18\x01 \x01(\v2\x1a.apiary.common.v1.SnapshotR\bsnapshot\x12\x16\n" +
-	"\x06events\x18\x02 \x03(\fR\x06events\"\x9b\x01\n" +
+	"\x06events\x18\x02 \x03(\fR\x06events\"\x87\x01\n" +
+	"\x16DescribeThreadsRequest\x12\x1c\n" +
+	"\tcommunity\x18\x01 \x01(\x03R\tcommunity\x129\n" +
+	"\tprincipal\x18\x02 \x01(\v2\x1b.apiary.common.v1.PrincipalR\tprincipal\x12\x14\n" +
+	"\x05roots\x18\x03 \x03(\fR\x05roots\"M\n" +
+	"\x17DescribeThreadsResponse\x122\n" +
+	"\athreads\x18\x01 \x03(\v2\x18.apiary.search.v1.ThreadR\athreads\"\xbf\x01\n" +
+	"\x06Thread\x12\x12\n" +
+	"\x04root\x18\x01 \x01(\fR\x04root\x12\x18\n" +
+	"\areplies\x18\x02 \x01(\rR\areplies\x12 \n" +
+	"\vdescendants\x18\x03 \x01(\rR\vdescendants\x12\"\n" +
+	"\rlast_reply_at\x18\x04 \x01(\x03R\vlastReplyAt\x12\"\n" +
+	"\fparticipants\x18\x05 \x03(\fR\fparticipants\x12\x1d\n" +
+	"\n" +
+	"summary_at\x18\x06 \x01(\x03R\tsummaryAt\"\x9b\x01\n" +
 	"\fCountRequest\x12\x1c\n" +
 	"\tcommunity\x18\x01 \x01(\x03R\tcommunity\x129\n" +
 	"\tprincipal\x18\x02 \x01(\v2\x1b.apiary.common.v1.PrincipalR\tprincipal\x122\n" +
@@ -1093,9 +1308,10 @@ const file_apiary_search_v1_search_proto_rawDesc = "" +
 	"\x1dMODERATION_LIST_BANNED_EVENTS\x10\x03\x12#\n" +
 	"\x1fMODERATION_LIST_REPORTED_EVENTS\x10\x04\x12!\n" +
 	"\x1dMODERATION_LIST_ALLOWED_KINDS\x10\x05\x12\x1f\n" +
-	"\x1bMODERATION_LIST_BLOCKED_IPS\x10\x062\xad\x04\n" +
+	"\x1bMODERATION_LIST_BLOCKED_IPS\x10\x062\x95\x05\n" +
 	"\rSearchService\x12J\n" +
-	"\x05Query\x12\x1e.apiary.search.v1.QueryRequest\x1a\x1f.apiary.search.v1.QueryResponse0\x01\x12H\n" +
+	"\x05Query\x12\x1e.apiary.search.v1.QueryRequest\x1a\x1f.apiary.search.v1.QueryResponse0\x01\x12f\n" +
+	"\x0fDescribeThreads\x12(.apiary.search.v1.DescribeThreadsRequest\x1a).apiary.search.v1.DescribeThreadsResponse\x12H\n" +
 	"\x05Count\x12\x1e.apiary.search.v1.CountRequest\x1a\x1f.apiary.search.v1.CountResponse\x12i\n" +
 	"\x10ResolveCommunity\x12).apiary.search.v1.ResolveCommunityRequest\x1a*.apiary.search.v1.ResolveCommunityResponse\x12Z\n" +
 	"\vResolveName\x12$.apiary.search.v1.ResolveNameRequest\x1a%.apiary.search.v1.ResolveNameResponse\x12Z\n" +
@@ -1115,53 +1331,60 @@ func file_apiary_search_v1_search_proto_rawDescGZIP() []byte {
 }
 
 var file_apiary_search_v1_search_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_apiary_search_v1_search_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_apiary_search_v1_search_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_apiary_search_v1_search_proto_goTypes = []any{
 	(ModerationList)(0),              // 0: apiary.search.v1.ModerationList
 	(*QueryRequest)(nil),             // 1: apiary.search.v1.QueryRequest
 	(*Paging)(nil),                   // 2: apiary.search.v1.Paging
 	(*QueryResponse)(nil),            // 3: apiary.search.v1.QueryResponse
-	(*CountRequest)(nil),             // 4: apiary.search.v1.CountRequest
-	(*CountResponse)(nil),            // 5: apiary.search.v1.CountResponse
-	(*ResolveCommunityRequest)(nil),  // 6: apiary.search.v1.ResolveCommunityRequest
-	(*ResolveCommunityResponse)(nil), // 7: apiary.search.v1.ResolveCommunityResponse
-	(*ResolveNameRequest)(nil),       // 8: apiary.search.v1.ResolveNameRequest
-	(*ResolveNameResponse)(nil),      // 9: apiary.search.v1.ResolveNameResponse
-	(*CheckAccessRequest)(nil),       // 10: apiary.search.v1.CheckAccessRequest
-	(*CheckAccessResponse)(nil),      // 11: apiary.search.v1.CheckAccessResponse
-	(*ListModerationRequest)(nil),    // 12: apiary.search.v1.ListModerationRequest
-	(*ListModerationResponse)(nil),   // 13: apiary.search.v1.ListModerationResponse
-	(*ModerationEntry)(nil),          // 14: apiary.search.v1.ModerationEntry
-	(*v1.Principal)(nil),             // 15: apiary.common.v1.Principal
-	(*v1.Filter)(nil),                // 16: apiary.common.v1.Filter
-	(*v1.Snapshot)(nil),              // 17: apiary.common.v1.Snapshot
+	(*DescribeThreadsRequest)(nil),   // 4: apiary.search.v1.DescribeThreadsRequest
+	(*DescribeThreadsResponse)(nil),  // 5: apiary.search.v1.DescribeThreadsResponse
+	(*Thread)(nil),                   // 6: apiary.search.v1.Thread
+	(*CountRequest)(nil),             // 7: apiary.search.v1.CountRequest
+	(*CountResponse)(nil),            // 8: apiary.search.v1.CountResponse
+	(*ResolveCommunityRequest)(nil),  // 9: apiary.search.v1.ResolveCommunityRequest
+	(*ResolveCommunityResponse)(nil), // 10: apiary.search.v1.ResolveCommunityResponse
+	(*ResolveNameRequest)(nil),       // 11: apiary.search.v1.ResolveNameRequest
+	(*ResolveNameResponse)(nil),      // 12: apiary.search.v1.ResolveNameResponse
+	(*CheckAccessRequest)(nil),       // 13: apiary.search.v1.CheckAccessRequest
+	(*CheckAccessResponse)(nil),      // 14: apiary.search.v1.CheckAccessResponse
+	(*ListModerationRequest)(nil),    // 15: apiary.search.v1.ListModerationRequest
+	(*ListModerationResponse)(nil),   // 16: apiary.search.v1.ListModerationResponse
+	(*ModerationEntry)(nil),          // 17: apiary.search.v1.ModerationEntry
+	(*v1.Principal)(nil),             // 18: apiary.common.v1.Principal
+	(*v1.Filter)(nil),                // 19: apiary.common.v1.Filter
+	(*v1.Snapshot)(nil),              // 20: apiary.common.v1.Snapshot
 }
 var file_apiary_search_v1_search_proto_depIdxs = []int32{
-	15, // 0: apiary.search.v1.QueryRequest.principal:type_name -> apiary.common.v1.Principal
-	16, // 1: apiary.search.v1.QueryRequest.filters:type_name -> apiary.common.v1.Filter
+	18, // 0: apiary.search.v1.QueryRequest.principal:type_name -> apiary.common.v1.Principal
+	19, // 1: apiary.search.v1.QueryRequest.filters:type_name -> apiary.common.v1.Filter
 	2,  // 2: apiary.search.v1.QueryRequest.paging:type_name -> apiary.search.v1.Paging
-	17, // 3: apiary.search.v1.QueryResponse.snapshot:type_name -> apiary.common.v1.Snapshot
-	15, // 4: apiary.search.v1.CountRequest.principal:type_name -> apiary.common.v1.Principal
-	16, // 5: apiary.search.v1.CountRequest.filters:type_name -> apiary.common.v1.Filter
-	0,  // 6: apiary.search.v1.ListModerationRequest.list:type_name -> apiary.search.v1.ModerationList
-	14, // 7: apiary.search.v1.ListModerationResponse.entries:type_name -> apiary.search.v1.ModerationEntry
-	1,  // 8: apiary.search.v1.SearchService.Query:input_type -> apiary.search.v1.QueryRequest
-	4,  // 9: apiary.search.v1.SearchService.Count:input_type -> apiary.search.v1.CountRequest
-	6,  // 10: apiary.search.v1.SearchService.ResolveCommunity:input_type -> apiary.search.v1.ResolveCommunityRequest
-	8,  // 11: apiary.search.v1.SearchService.ResolveName:input_type -> apiary.search.v1.ResolveNameRequest
-	10, // 12: apiary.search.v1.SearchService.CheckAccess:input_type -> apiary.search.v1.CheckAccessRequest
-	12, // 13: apiary.search.v1.SearchService.ListModeration:input_type -> apiary.search.v1.ListModerationRequest
-	3,  // 14: apiary.search.v1.SearchService.Query:output_type -> apiary.search.v1.QueryResponse
-	5,  // 15: apiary.search.v1.SearchService.Count:output_type -> apiary.search.v1.CountResponse
-	7,  // 16: apiary.search.v1.SearchService.ResolveCommunity:output_type -> apiary.search.v1.ResolveCommunityResponse
-	9,  // 17: apiary.search.v1.SearchService.ResolveName:output_type -> apiary.search.v1.ResolveNameResponse
-	11, // 18: apiary.search.v1.SearchService.CheckAccess:output_type -> apiary.search.v1.CheckAccessResponse
-	13, // 19: apiary.search.v1.SearchService.ListModeration:output_type -> apiary.search.v1.ListModerationResponse
-	14, // [14:20] is the sub-list for method output_type
-	8,  // [8:14] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	20, // 3: apiary.search.v1.QueryResponse.snapshot:type_name -> apiary.common.v1.Snapshot
+	18, // 4: apiary.search.v1.DescribeThreadsRequest.principal:type_name -> apiary.common.v1.Principal
+	6,  // 5: apiary.search.v1.DescribeThreadsResponse.threads:type_name -> apiary.search.v1.Thread
+	18, // 6: apiary.search.v1.CountRequest.principal:type_name -> apiary.common.v1.Principal
+	19, // 7: apiary.search.v1.CountRequest.filters:type_name -> apiary.common.v1.Filter
+	0,  // 8: apiary.search.v1.ListModerationRequest.list:type_name -> apiary.search.v1.ModerationList
+	17, // 9: apiary.search.v1.ListModerationResponse.entries:type_name -> apiary.search.v1.ModerationEntry
+	1,  // 10: apiary.search.v1.SearchService.Query:input_type -> apiary.search.v1.QueryRequest
+	4,  // 11: apiary.search.v1.SearchService.DescribeThreads:input_type -> apiary.search.v1.DescribeThreadsRequest
+	7,  // 12: apiary.search.v1.SearchService.Count:input_type -> apiary.search.v1.CountRequest
+	9,  // 13: apiary.search.v1.SearchService.ResolveCommunity:input_type -> apiary.search.v1.ResolveCommunityRequest
+	11, // 14: apiary.search.v1.SearchService.ResolveName:input_type -> apiary.search.v1.ResolveNameRequest
+	13, // 15: apiary.search.v1.SearchService.CheckAccess:input_type -> apiary.search.v1.CheckAccessRequest
+	15, // 16: apiary.search.v1.SearchService.ListModeration:input_type -> apiary.search.v1.ListModerationRequest
+	3,  // 17: apiary.search.v1.SearchService.Query:output_type -> apiary.search.v1.QueryResponse
+	5,  // 18: apiary.search.v1.SearchService.DescribeThreads:output_type -> apiary.search.v1.DescribeThreadsResponse
+	8,  // 19: apiary.search.v1.SearchService.Count:output_type -> apiary.search.v1.CountResponse
+	10, // 20: apiary.search.v1.SearchService.ResolveCommunity:output_type -> apiary.search.v1.ResolveCommunityResponse
+	12, // 21: apiary.search.v1.SearchService.ResolveName:output_type -> apiary.search.v1.ResolveNameResponse
+	14, // 22: apiary.search.v1.SearchService.CheckAccess:output_type -> apiary.search.v1.CheckAccessResponse
+	16, // 23: apiary.search.v1.SearchService.ListModeration:output_type -> apiary.search.v1.ListModerationResponse
+	17, // [17:24] is the sub-list for method output_type
+	10, // [10:17] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_apiary_search_v1_search_proto_init() }
@@ -1175,7 +1398,7 @@ func file_apiary_search_v1_search_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apiary_search_v1_search_proto_rawDesc), len(file_apiary_search_v1_search_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   14,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

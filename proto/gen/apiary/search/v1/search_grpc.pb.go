@@ -22,6 +22,7 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	SearchService_Query_FullMethodName            = "/apiary.search.v1.SearchService/Query"
+	SearchService_DescribeThreads_FullMethodName  = "/apiary.search.v1.SearchService/DescribeThreads"
 	SearchService_Count_FullMethodName            = "/apiary.search.v1.SearchService/Count"
 	SearchService_ResolveCommunity_FullMethodName = "/apiary.search.v1.SearchService/ResolveCommunity"
 	SearchService_ResolveName_FullMethodName      = "/apiary.search.v1.SearchService/ResolveName"
@@ -39,6 +40,8 @@ type SearchServiceClient interface {
 	// filter with a search (NIP-50) found come before the others, the best first. What the principal may not
 	// read is left out without a trace.
 	Query(ctx context.Context, in *QueryRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[QueryResponse], error)
+	// DescribeThreads says how long threads are, of those that the principal may read.
+	DescribeThreads(ctx context.Context, in *DescribeThreadsRequest, opts ...grpc.CallOption) (*DescribeThreadsResponse, error)
 	// Count returns how many stored events match, each counted once.
 	Count(ctx context.Context, in *CountRequest, opts ...grpc.CallOption) (*CountResponse, error)
 	// ResolveCommunity finds the community of a host. NOT_FOUND if there is none.
@@ -79,6 +82,16 @@ func (c *searchServiceClient) Query(ctx context.Context, in *QueryRequest, opts 
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type SearchService_QueryClient = grpc.ServerStreamingClient[QueryResponse]
+
+func (c *searchServiceClient) DescribeThreads(ctx context.Context, in *DescribeThreadsRequest, opts ...grpc.CallOption) (*DescribeThreadsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DescribeThreadsResponse)
+	err := c.cc.Invoke(ctx, SearchService_DescribeThreads_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
 
 func (c *searchServiceClient) Count(ctx context.Context, in *CountRequest, opts ...grpc.CallOption) (*CountResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -140,6 +153,8 @@ type SearchServiceServer interface {
 	// filter with a search (NIP-50) found come before the others, the best first. What the principal may not
 	// read is left out without a trace.
 	Query(*QueryRequest, grpc.ServerStreamingServer[QueryResponse]) error
+	// DescribeThreads says how long threads are, of those that the principal may read.
+	DescribeThreads(context.Context, *DescribeThreadsRequest) (*DescribeThreadsResponse, error)
 	// Count returns how many stored events match, each counted once.
 	Count(context.Context, *CountRequest) (*CountResponse, error)
 	// ResolveCommunity finds the community of a host. NOT_FOUND if there is none.
@@ -164,6 +179,9 @@ type UnimplementedSearchServiceServer struct{}
 
 func (UnimplementedSearchServiceServer) Query(*QueryRequest, grpc.ServerStreamingServer[QueryResponse]) error {
 	return status.Error(codes.Unimplemented, "method Query not implemented")
+}
+func (UnimplementedSearchServiceServer) DescribeThreads(context.Context, *DescribeThreadsRequest) (*DescribeThreadsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DescribeThreads not implemented")
 }
 func (UnimplementedSearchServiceServer) Count(context.Context, *CountRequest) (*CountResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Count not implemented")
@@ -211,6 +229,24 @@ func _SearchService_Query_Handler(srv interface{}, stream grpc.ServerStream) err
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type SearchService_QueryServer = grpc.ServerStreamingServer[QueryResponse]
+
+func _SearchService_DescribeThreads_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DescribeThreadsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SearchServiceServer).DescribeThreads(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SearchService_DescribeThreads_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SearchServiceServer).DescribeThreads(ctx, req.(*DescribeThreadsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
 
 func _SearchService_Count_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CountRequest)
@@ -309,6 +345,10 @@ var SearchService_ServiceDesc = grpc.ServiceDesc{
 	ServiceName: "apiary.search.v1.SearchService",
 	HandlerType: (*SearchServiceServer)(nil),
 	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "DescribeThreads",
+			Handler:    _SearchService_DescribeThreads_Handler,
+		},
 		{
 			MethodName: "Count",
 			Handler:    _SearchService_Count_Handler,
