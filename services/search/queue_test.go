@@ -1,0 +1,89 @@
+package search
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/apiary-relay/apiary/pkg/fault"
+	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/testkit/nostrtest"
+	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
+)
+
+// TestListsOfModerators are of one community, for those who moderate it.
+func TestListsOfModerators(t *testing.T) {
+	s, db := newService(t, DefaultConfig())
+	serve(t, s)
+	alice, bob, carol := nostrtest.PubKey("alice"), nostrtest.PubKey("bob"), nostrtest.PubKey("carol")
+	community, other := db.Community(t, "open"), db.Community(t, "open")
+	db.Promote(t, community, "owner", alice)
+	db.Promote(t, other, "owner", bob)
+	db.Ban(t, community, carol)
+	db.Exec(t, `
+INSERT INTO ingest.banned_pubkeys (community_id, pubkey, decided_by, expires_at) VALUES ($1, $2, $3, now())`, int64(community), bob[:], alice[:])
+	db.Exec(t, `
+INSERT INTO ingest.timeouts (community_id, pubkey, decided_by, decided_at, expires_at)
+VALUES ($1, $2, $3, now() + interval '1 minute', now() + interval '1 hour'), ($1, $3, $3, now(), now())`, int64(community), bob[:], alice[:])
+	db.Exec(t, `
+INSERT INTO ingest.moderation_actions (community_id, action, actor, pubkey, reason) VALUES ($1, 'ban', $2, $3, 'one'), ($4, 'ban', $2, $3, 'other'), ($1, 'unban', $2, $3, 'two')`,
+		int64(community), alice[:], carol[:], int64(other))
+	report := func(of nostr.ID, at int64) *nostr.Event {
+		return nostrtest.Event(t, "carol", nostrtest.Kind(nostr.KindReport), nostrtest.Tag("e", of.String(), "spam"), nostrtest.CreatedAt(nostrtest.Epoch+at))
+	}
+	open, byTarget, escalated := report(nostr.ID{1}, 1), report(nostr.ID{2}, 2), report(nostr.ID{3}, 3)
+	db.Insert(t, community, open, byTarget, escalated)
+	target := nostr.ID{2}
+	db.Exec(t, `INSERT INTO ingest.decided_reports (community_id, target_id, decided_by) VALUES ($1, $2, $3)`, int64(community), target[:], alice[:])
+	db.Exec(t, `
+INSERT INTO ingest.report_decisions (community_id, report_id, status, action, decided_by) VALUES ($1, $2, 'escalated', 'escalate', $3)`,
+		int64(community), escalated.ID[:], alice[:])
+
+	statuses := func(limit uint32, status searchv1.ReportStatus) (list []searchv1.ReportStatus) {
+		resp, err := s.ListReports(t.Context(), &searchv1.ListReportsRequest{Community: int64(community), Actor: alice[:], Limit: limit, Status: status})
+		require.NoError(t, err)
+		for _, r := range resp.GetReports() {
+			require.Equal(t, r.GetStatus() == searchv1.ReportStatus_REPORT_STATUS_ESCALATED, r.GetDecideTime() != nil)
+			list = append(list, r.GetStatus())
+		}
+		return list
+	}
+	require.Equal(t, []searchv1.ReportStatus{
+		searchv1.ReportStatus_REPORT_STATUS_ESCALATED, searchv1.ReportStatus_REPORT_STATUS_RESOLVED, searchv1.ReportStatus_REPORT_STATUS_OPEN,
+	}, statuses(500, searchv1.ReportStatus_REPORT_STATUS_UNSPECIFIED))
+	require.Len(t, statuses(2, searchv1.ReportStatus_REPORT_STATUS_UNSPECIFIED), 2)
+	require.Len(t, statuses(2, searchv1.ReportStatus_REPORT_STATUS_OPEN), 1, "passing over what is decided")
+	require.Empty(t, statuses(2, searchv1.ReportStatus_REPORT_STATUS_DISMISSED))
+
+	actions, err := s.ListActions(t.Context(), &searchv1.ListActionsRequest{Community: int64(community), Actor: alice[:], Limit: 10})
+	require.NoError(t, err)
+	require.Len(t, actions.GetActions(), 2)
+	require.Equal(t, "two", actions.GetActions()[0].GetReason())
+	require.Nil(t, actions.GetActions()[0].GetExpireTime())
+	restricted, err := s.ListRestrictions(t.Context(), &searchv1.ListRestrictionsRequest{Community: int64(community), Actor: alice[:], Limit: 10})
+	require.NoError(t, err)
+	require.Len(t, restricted.GetRestrictions(), 2, "what has ended is none")
+	require.Equal(t, bob[:], restricted.GetRestrictions()[0].GetPubkey())
+	require.False(t, restricted.GetRestrictions()[0].GetBanned())
+	require.Equal(t, carol[:], restricted.GetRestrictions()[1].GetPubkey())
+	require.True(t, restricted.GetRestrictions()[1].GetBanned())
+
+	ask := func(actor nostr.PubKey, limit uint32) []error {
+		_, a := s.ListReports(t.Context(), &searchv1.ListReportsRequest{Community: int64(community), Actor: actor[:], Limit: limit})
+		_, b := s.ListActions(t.Context(), &searchv1.ListActionsRequest{Community: int64(community), Actor: actor[:], Limit: limit})
+		_, c := s.ListRestrictions(t.Context(), &searchv1.ListRestrictionsRequest{Community: int64(community), Actor: actor[:], Limit: limit})
+		return []error{a, b, c}
+	}
+	for _, who := range []nostr.PubKey{bob, carol, {1}} {
+		for _, err := range ask(who, 1) {
+			require.Equal(t, fault.Restricted, fault.ReasonOf(err))
+		}
+	}
+	for _, limit := range []uint32{0, 501} {
+		for _, err := range ask(alice, limit) {
+			require.Equal(t, fault.Invalid, fault.ReasonOf(err))
+		}
+	}
+	_, err = s.ListReports(t.Context(), &searchv1.ListReportsRequest{Community: int64(community), Actor: alice[:], Limit: 1, Status: 9})
+	require.Equal(t, fault.Invalid, fault.ReasonOf(err))
+}
