@@ -3,9 +3,10 @@ package session
 import (
 	"context"
 	"encoding/hex"
-	"encoding/json"
+	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"google.golang.org/grpc"
 
@@ -80,11 +81,8 @@ func (srv *Server) Window(ctx context.Context, community int64, p *commonv1.Prin
 			return err
 		}
 	}
-	bounds, err := boundsOf(channels[0], w, rows, more)
-	if err != nil {
-		return err
-	}
-	signed, err := srv.Overlays.SignOverlays(ctx, &ingestv1.SignOverlaysRequest{Overlays: append(overlays, bounds)})
+	overlays = append(overlays, boundsOf(channels[0], w, rows, more))
+	signed, err := srv.Overlays.SignOverlays(ctx, &ingestv1.SignOverlaysRequest{Overlays: overlays})
 	if err != nil {
 		return err
 	}
@@ -224,21 +222,14 @@ func (r *reader) summaries(ctx context.Context, rows []place) ([]*ingestv1.Overl
 		if t == nil {
 			continue
 		}
-		said := struct {
-			Replies      uint32   `json:"reply_count"`
-			Descendants  uint32   `json:"descendant_count"`
-			LastReplyAt  int64    `json:"last_reply_at"`
-			Participants []string `json:"participants"`
-		}{t.GetReplies(), t.GetDescendants(), t.GetLastReplyAt(), []string{}}
-		for _, key := range t.GetParticipants() {
-			said.Participants = append(said.Participants, hex.EncodeToString(key))
+		participants := make([]string, len(t.GetParticipants()))
+		for k, key := range t.GetParticipants() {
+			participants[k] = `"` + hex.EncodeToString(key) + `"`
 		}
-		content, err := json.Marshal(said)
-		if err != nil {
-			return nil, fault.Internal(err)
-		}
+		content := fmt.Sprintf(`{"reply_count":%d,"descendant_count":%d,"last_reply_at":%d,"participants":[%s]}`,
+			t.GetReplies(), t.GetDescendants(), t.GetLastReplyAt(), strings.Join(participants, ","))
 		overlays = append(overlays, &ingestv1.Overlay{
-			Kind: uint32(nostr.KindThreadSummary), Content: string(content), LeastCreatedAt: t.GetSummaryAt(),
+			Kind: uint32(nostr.KindThreadSummary), Content: content, LeastCreatedAt: t.GetSummaryAt(),
 			Tags: []*ingestv1.OverlayTag{{Values: []string{"e", root}}, {Values: []string{"d", root}}, {Values: []string{"h", r.channel}}},
 		})
 	}
@@ -246,28 +237,18 @@ func (r *reader) summaries(ctx context.Context, rows []place) ([]*ingestv1.Overl
 }
 
 // boundsOf is what the relay says about a page.
-func boundsOf(channel string, w Window, rows []place, more bool) (*ingestv1.Overlay, error) {
+func boundsOf(channel string, w Window, rows []place, more bool) *ingestv1.Overlay {
 	name := channel + ":head"
 	if w.Filter.Until != nil && len(w.After) > 0 {
 		name = channel + ":" + strconv.FormatInt(*w.Filter.Until, 10) + ":" + nostr.ID(w.After).String()
 	}
-	type cursor struct {
-		CreatedAt int64  `json:"created_at"`
-		ID        string `json:"id"`
-	}
-	content := struct {
-		HasMore bool    `json:"has_more"`
-		Next    *cursor `json:"next_cursor"`
-	}{HasMore: more}
+	next := "null"
 	if more {
 		last := rows[len(rows)-1]
-		content.Next = &cursor{last.createdAt, last.id.String()}
+		next = fmt.Sprintf(`{"created_at":%d,"id":"%s"}`, last.createdAt, last.id)
 	}
-	text, err := json.Marshal(content)
-	if err != nil {
-		return nil, fault.Internal(err)
-	}
-	return &ingestv1.Overlay{Kind: uint32(nostr.KindWindowBounds), Content: string(text), Tags: []*ingestv1.OverlayTag{
+	text := fmt.Sprintf(`{"has_more":%t,"next_cursor":%s}`, more, next)
+	return &ingestv1.Overlay{Kind: uint32(nostr.KindWindowBounds), Content: text, Tags: []*ingestv1.OverlayTag{
 		{Values: []string{"d", name}}, {Values: []string{"h", channel}},
-	}}, nil
+	}}
 }
