@@ -292,6 +292,7 @@ func (f *fanout) publish(sequence uint64, env *commonv1.Envelope) {
 type search struct {
 	named   named
 	threads func(*searchv1.DescribeThreadsRequest) []*searchv1.Thread // set before it is asked for
+	thread  func(*searchv1.QueryThreadRequest) [][]byte               // likewise
 	searchv1.UnimplementedSearchServiceServer
 
 	mu           sync.Mutex

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/apiary-relay/apiary/pkg/nostr"
 	"github.com/apiary-relay/apiary/pkg/testkit/nostrtest"
@@ -116,20 +117,61 @@ func TestWindowsAreChecked(t *testing.T) {
 	w := newWorld(t)
 	id := strings.Repeat("ab", 32)
 	for body, message := range map[string]string{
-		`[{"top_level":true}]`:                                      "top_level requires exactly one #h channel",
-		`[{"top_level":true,"#h":["a","b"]}]`:                       "top_level requires exactly one #h channel",
-		`[{"top_level":true,"#h":["a"],"until":1}]`:                 "top_level cursor requires both until and before_id, or neither",
-		`[{"top_level":true,"#h":["a"],"before_id":"` + id + `"}]`:  "top_level cursor requires both until and before_id, or neither",
-		`[{"top_level":true,"#h":["a"],"until":1,"before_id":"x"}]`: "top_level: before_id must be a 64-hex event id",
-		`[{"top_level":true,"#h":["a"],"page":1}]`:                  "top_level goes with neither search nor page",
-		`[{"top_level":true,"#h":["a"],"search":"x"}]`:              "top_level goes with neither search nor page",
-		`[{"top_level":1,"#h":["a"]}]`:                              "invalid filters: top_level is of another type",
-		`[{"top_level":true,"#h":["no good"]}]`:                     "a value of #h is not a channel id",
-		`[{"top_level":true,"#h":["a"],"kinds":[1059]}]`:            "p-gated events require #p matching your pubkey",
+		`[{"top_level":true}]`:                                                         "top_level requires exactly one #h channel",
+		`[{"top_level":true,"#h":["a","b"]}]`:                                          "top_level requires exactly one #h channel",
+		`[{"top_level":true,"#h":["a"],"until":1}]`:                                    "top_level cursor requires both until and before_id, or neither",
+		`[{"top_level":true,"#h":["a"],"before_id":"` + id + `"}]`:                     "top_level cursor requires both until and before_id, or neither",
+		`[{"top_level":true,"#h":["a"],"until":1,"before_id":"x"}]`:                    "top_level: before_id must be a 64-hex event id",
+		`[{"top_level":true,"#h":["a"],"page":1}]`:                                     "top_level goes with neither search nor page",
+		`[{"top_level":true,"#h":["a"],"search":"x"}]`:                                 "top_level goes with neither search nor page",
+		`[{"top_level":1,"#h":["a"]}]`:                                                 "invalid filters: top_level is of another type",
+		`[{"depth_limit":1}]`:                                                          "depth_limit requires exactly one #e",
+		`[{"depth_limit":1,"#e":["` + id + `","` + id + `"]}]`:                         "depth_limit requires exactly one #e",
+		`[{"depth_limit":1,"#e":["x"]}]`:                                               "depth_limit requires an event id in #e",
+		`[{"depth_limit":1,"#e":["` + id + `"],"until":1}]`:                            "depth_limit goes with kinds, limit and one #h, and with nothing else",
+		`[{"depth_limit":1,"#e":["` + id + `"],"thread_cursor":1}]`:                    "thread_cursor and thread_cursor_id go together",
+		`[{"depthLimit":1,"#e":["` + id + `"],"threadCursor":1,"threadCursorId":"x"}]`: "thread_cursor_id must be a 64-hex event id",
+		`[{"depth_limit":-1,"#e":["` + id + `"]}]`:                                     "invalid filters: depth_limit is of another type",
+		`[{"depth_limit":1,"depthLimit":1,"#e":["` + id + `"]}]`:                       "invalid filters: filter has a key twice",
+		`[{"top_level":true,"#h":["no good"]}]`:                                        "a value of #h is not a channel id",
+		`[{"top_level":true,"#h":["a"],"kinds":[1059]}]`:                               "p-gated events require #p matching your pubkey",
 	} {
 		status, answer := w.post("alice", "/query", body)
 		require.GreaterOrEqual(t, status, http.StatusBadRequest, body)
 		require.Contains(t, answer, message, body)
 	}
 	require.Empty(t, w.search.asked())
+}
+
+// A page of a thread is what search says it is.
+func TestThreadsOverHTTP(t *testing.T) {
+	w := newWorld(t)
+	id := strings.Repeat("ab", 32)
+	var asked []*searchv1.QueryThreadRequest
+	w.search.thread = func(req *searchv1.QueryThreadRequest) [][]byte {
+		asked = append(asked, req)
+		return [][]byte{[]byte("1"), []byte("2")}
+	}
+	status, answer := w.post("alice", "/query", `[{"#e":["`+id+`"],"depth_limit":3}]`)
+	require.Equal(t, http.StatusOK, status, answer)
+	require.Equal(t, "[1,2]", answer)
+	status, answer = w.post("alice", "/query",
+		`[{"#e":["`+id+`"],"#h":["lobby"],"kinds":[9],"limit":9000,"depthLimit":1,"threadCursor":7,"threadCursorId":"`+id+`"}]`)
+	require.Equal(t, http.StatusOK, status, answer)
+	status, answer = w.post("alice", "/query", `[{"#e":["`+id+`"],"depth_limit":3,"kinds":[]}]`)
+	require.Equal(t, http.StatusOK, status, answer)
+	require.Equal(t, "[]", answer)
+	require.Len(t, asked, 2)
+	key, root := nostrtest.PubKey("alice"), []byte(strings.Repeat("\xab", 32))
+	for i, want := range []*searchv1.QueryThreadRequest{
+		{Root: root, Depth: 3, Limit: 100},
+		{Root: root, Depth: 1, Limit: 500, Channel: "lobby", Kinds: []uint32{9}, AfterCreatedAt: 7, AfterId: root},
+	} {
+		want.Community, want.Principal = openCommunity, &commonv1.Principal{Pubkeys: [][]byte{key[:]}}
+		require.True(t, proto.Equal(want, asked[i]), asked[i])
+	}
+}
+
+func (s *search) QueryThread(_ context.Context, req *searchv1.QueryThreadRequest) (*searchv1.QueryThreadResponse, error) {
+	return &searchv1.QueryThreadResponse{Events: s.thread(req)}, nil
 }

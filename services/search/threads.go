@@ -9,10 +9,14 @@ import (
 	"github.com/apiary-relay/apiary/pkg/tenant"
 	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
 	"github.com/apiary-relay/apiary/services/search/internal/access"
+	"github.com/apiary-relay/apiary/services/search/internal/store"
 )
 
-// maxRoots is how many threads are described at once.
-const maxRoots = 200
+// maxRoots is how many threads are described at once, maxReplies how many replies are returned.
+const (
+	maxRoots   = 200
+	maxReplies = 500
+)
 
 // DescribeThreads implements searchv1.SearchServiceServer.
 func (s *Service) DescribeThreads(ctx context.Context, req *searchv1.DescribeThreadsRequest) (resp *searchv1.DescribeThreadsResponse, err error) {
@@ -51,4 +55,39 @@ func (s *Service) DescribeThreads(ctx context.Context, req *searchv1.DescribeThr
 		resp.Threads = append(resp.Threads, one)
 	}
 	return resp, nil
+}
+
+// QueryThread implements searchv1.SearchServiceServer.
+func (s *Service) QueryThread(ctx context.Context, req *searchv1.QueryThreadRequest) (resp *searchv1.QueryThreadResponse, err error) {
+	end, err := s.admit(ctx, callQuery)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { end(err) }()
+	keys, err := parseKeys(req.GetPrincipal().GetPubkeys(), maxPrincipal)
+	page := store.Page{
+		Depth: req.GetDepth(), Channel: req.GetChannel(), Limit: int(req.GetLimit()),
+		AfterCreatedAt: req.GetAfterCreatedAt(), AfterID: req.GetAfterId(),
+	}
+	switch after := len(req.GetAfterId()); {
+	case err != nil:
+	case req.GetCommunity() <= 0 || page.Limit < 1 || page.Limit > maxReplies || len(req.GetKinds()) > maxValues:
+		err = fmt.Errorf("%d replies of %d kinds in community %d", page.Limit, len(req.GetKinds()), req.GetCommunity())
+	case len(req.GetRoot()) != len(page.Root) || (after != 0 && after != len(page.Root)):
+		err = fmt.Errorf("ids of %d and %d bytes", len(req.GetRoot()), after)
+	case page.Channel != "" && !access.IsChannel(page.Channel):
+		return &searchv1.QueryThreadResponse{}, nil // there is no such channel
+	}
+	if err != nil {
+		return nil, fault.Wrap(fault.Invalid, err.Error(), err)
+	}
+	copy(page.Root[:], req.GetRoot())
+	for _, k := range req.GetKinds() {
+		page.Kinds = append(page.Kinds, nostr.Kind(k))
+	}
+	raws, err := s.store.Replies(ctx, access.Reader{Community: tenant.ID(req.GetCommunity()), Keys: keys, Now: s.now().Unix()}, page)
+	if err != nil {
+		return nil, err
+	}
+	return &searchv1.QueryThreadResponse{Events: raws}, nil
 }

@@ -1,10 +1,13 @@
 package search
 
 import (
+	"bytes"
+	"cmp"
 	"fmt"
+	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/testing/protocmp"
 
@@ -46,7 +49,7 @@ func TestDescribeThreads(t *testing.T) {
 	}
 	resp, err := c.DescribeThreads(t.Context(), req)
 	require.NoError(t, err)
-	require.Empty(t, cmp.Diff([]*searchv1.Thread{want}, resp.GetThreads(), protocmp.Transform()))
+	require.Empty(t, gocmp.Diff([]*searchv1.Thread{want}, resp.GetThreads(), protocmp.Transform()))
 
 	req.Principal = principal(bob)
 	resp, err = c.DescribeThreads(t.Context(), req)
@@ -64,6 +67,80 @@ func TestDescribeThreads(t *testing.T) {
 		"a short key":  {Community: 1, Principal: principal(alice, bob), Roots: [][]byte{nil}},
 	} {
 		_, err := c.DescribeThreads(t.Context(), req)
+		require.Equal(t, fault.Invalid, fault.ReasonOf(err), name)
+	}
+}
+
+func TestQueryThread(t *testing.T) {
+	s, db := newService(t, DefaultConfig())
+	c := serve(t, s)
+	alice, bob := nostrtest.PubKey("alice"), nostrtest.PubKey("bob")
+	community := db.Community(t, "open")
+	db.Channel(t, community, "lobby", "open")
+	db.Channel(t, community, "secret", "private", bob)
+	made := 0
+	event := func(channel string, kind nostr.Kind, at int64) *nostr.Event {
+		made++
+		e := nostrtest.Event(t, "alice", nostrtest.Kind(kind), nostrtest.CreatedAt(at), nostrtest.Channel(channel), nostrtest.Content(fmt.Sprint(made)))
+		db.Insert(t, community, e)
+		return e
+	}
+	thread := func(channel string) (root *nostr.Event, replies []*nostr.Event) {
+		root = event(channel, 9, 1)
+		for i := range 6 {
+			e := event(channel, nostr.Kind(9+i%2*36992), int64(2+i/3)) // 9 and 45001, three in a second
+			db.Exec(t, `INSERT INTO ingest.replies (community_id, id, root_id, parent_id, depth, broadcast, pubkey, created_at)
+				VALUES ($1, $2, $3, $3, $4, false, $5, $6)`, int64(community), e.ID[:], root.ID[:], 1+i/3, alice[:], e.CreatedAt)
+			replies = append(replies, e)
+		}
+		slices.SortFunc(replies, func(a, b *nostr.Event) int {
+			return cmp.Or(cmp.Compare(a.CreatedAt, b.CreatedAt), bytes.Compare(a.ID[:], b.ID[:]))
+		})
+		return root, replies
+	}
+	root, replies := thread("lobby")
+	secret, hidden := thread("secret")
+	ask := func(req *searchv1.QueryThreadRequest) []string {
+		t.Helper()
+		req.Community = int64(community)
+		if req.GetLimit() == 0 {
+			req.Limit = 100
+		}
+		resp, err := c.QueryThread(t.Context(), req)
+		require.NoError(t, err)
+		list := []string{}
+		for _, raw := range resp.GetEvents() {
+			list = append(list, string(raw))
+		}
+		return list
+	}
+	reader := principal(alice)
+	require.Equal(t, raws(replies...), ask(&searchv1.QueryThreadRequest{Principal: reader, Root: root.ID[:], Depth: 100}))
+	require.Equal(t, raws(replies[:3]...), ask(&searchv1.QueryThreadRequest{Principal: reader, Root: root.ID[:], Depth: 1}))
+	require.Equal(t, raws(replies...), ask(&searchv1.QueryThreadRequest{Principal: reader, Root: root.ID[:], Depth: 100, Channel: "lobby"}))
+	require.Empty(t, ask(&searchv1.QueryThreadRequest{Principal: reader, Root: root.ID[:], Depth: 100, Channel: "secret"}))
+	require.Empty(t, ask(&searchv1.QueryThreadRequest{Principal: reader, Root: root.ID[:], Depth: 100, Channel: "no\x00where"}))
+	require.Len(t, ask(&searchv1.QueryThreadRequest{Principal: reader, Root: root.ID[:], Depth: 100, Kinds: []uint32{9}}), 3)
+	require.Empty(t, ask(&searchv1.QueryThreadRequest{Principal: reader, Root: secret.ID[:], Depth: 100}))
+	require.Equal(t, raws(hidden...), ask(&searchv1.QueryThreadRequest{Principal: principal(bob), Root: secret.ID[:], Depth: 100}))
+	walked := []string{}
+	req := &searchv1.QueryThreadRequest{Principal: reader, Root: root.ID[:], Depth: 100, Limit: 2}
+	for i := 0; i < len(replies); i += 2 {
+		walked = append(walked, ask(req)...)
+		last := replies[i+1]
+		req.AfterCreatedAt, req.AfterId = last.CreatedAt, last.ID[:]
+	}
+	require.Equal(t, raws(replies...), walked)
+	require.Empty(t, ask(req))
+
+	for name, req := range map[string]*searchv1.QueryThreadRequest{
+		"no community": {Root: root.ID[:], Limit: 1},
+		"no root":      {Community: 1, Limit: 1},
+		"no limit":     {Community: 1, Root: root.ID[:]},
+		"too many":     {Community: 1, Root: root.ID[:], Limit: maxReplies + 1},
+		"a short id":   {Community: 1, Root: root.ID[:], Limit: 1, AfterId: []byte{1}},
+	} {
+		_, err := c.QueryThread(t.Context(), req)
 		require.Equal(t, fault.Invalid, fault.ReasonOf(err), name)
 	}
 }

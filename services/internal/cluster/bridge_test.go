@@ -246,6 +246,14 @@ func windows(t *testing.T, c *cluster.Cluster) {
 	require.JSONEq(t, `{"reply_count":2,"descendant_count":2,"last_reply_at":`+strconv.FormatInt(low.CreatedAt, 10)+
 		`,"participants":["`+low.PubKey.String()+`"]}`, events[4].Content)
 
+	thread := `[{"#e":["` + roots[0].ID.String() + `"],"#h":["windows"],"depth_limit":1,"limit":1`
+	replies := query(t, c.Gateway(0), "localhost", name, thread+`}]`)
+	require.Len(t, replies, 1)
+	replies = append(replies, query(t, c.Gateway(1), "localhost", name, thread+
+		`,"thread_cursor":`+strconv.FormatInt(replies[0].CreatedAt, 10)+`,"thread_cursor_id":"`+replies[0].ID.String()+`"}]`)...)
+	require.ElementsMatch(t, []*nostr.Event{low, aloud}, replies)
+	require.Empty(t, query(t, c.Gateway(0), "localhost", who(t, "mallory"), thread+`}]`))
+
 	for _, channel := range []string{"windows", "windows-none"} {
 		require.Empty(t, query(t, c.Gateway(0), "localhost", who(t, "mallory"), `[{"#h":["`+channel+`"],"top_level":true}]`),
 			"a hidden channel and one that is not there look the same")

@@ -23,10 +23,19 @@ type extension struct {
 	TopLevel   bool    `json:"top_level"`
 	IncludeAux bool    `json:"include_aux"`
 	Summaries  bool    `json:"include_summaries"`
+
+	DepthLimit *uint32 `json:"depth_limit"`
+	Cursor     *int64  `json:"thread_cursor"`
+	CursorID   *string `json:"thread_cursor_id"`
+}
+
+// aliases are other names of fields, as some clients write them.
+var aliases = map[string]string{
+	"depthLimit": "depth_limit", "threadCursor": "thread_cursor", "threadCursorId": "thread_cursor_id",
 }
 
 // extensions are the names of the fields.
-var extensions = []string{"before_id", "page", "top_level", "include_aux", "include_summaries"}
+var extensions = []string{"before_id", "page", "top_level", "include_aux", "include_summaries", "depth_limit", "thread_cursor", "thread_cursor_id", "depthLimit", "threadCursor", "threadCursorId"}
 
 // extend takes the extensions out of an array of filters: rest has the filters without them, in order, and list what
 // each had, nil where it had none. What is no array of objects is left as it is, for who reads the filters to refuse.
@@ -67,6 +76,9 @@ func takeOut(rest []byte, object json.RawMessage) ([]byte, *extension, error) {
 		}
 		if err != nil || !ok {
 			return nil, nil, fault.Wrap(fault.Invalid, "invalid filters: a filter must be a JSON object", err)
+		}
+		if other, ok := aliases[name]; ok {
+			name = other
 		}
 		to := &kept
 		if slices.Contains(extensions, name) {
@@ -159,4 +171,27 @@ func (e *extension) window(f *nostr.Filter) (*session.Window, error) {
 		w.After = id[:]
 	}
 	return w, nil
+}
+
+// thread is the page of a thread that a filter asks for with depth_limit.
+func (e *extension) thread(f *nostr.Filter) (*session.Thread, error) {
+	roots, _ := f.Tag('e')
+	channels, _ := f.Tag('h')
+	t := &session.Thread{Filter: *f, Depth: *e.DepthLimit}
+	switch {
+	case len(roots) != 1:
+		return nil, fault.New(fault.Invalid, "depth_limit requires exactly one #e")
+	case len(channels) > 1 || len(f.Tags) > 1+len(channels) || len(f.IDs) > 0 || len(f.Authors) > 0 || f.Since != nil || f.Until != nil ||
+		f.Search != "" || e.Page != nil || e.BeforeID != nil:
+		return nil, fault.New(fault.Invalid, "depth_limit goes with kinds, limit and one #h, and with nothing else")
+	case (e.Cursor == nil) != (e.CursorID == nil):
+		return nil, fault.New(fault.Invalid, "thread_cursor and thread_cursor_id go together")
+	case e.Cursor != nil:
+		id, err := nostr.ParseID(*e.CursorID)
+		if err != nil {
+			return nil, fault.New(fault.Invalid, "thread_cursor_id must be a 64-hex event id")
+		}
+		t.AfterCreatedAt, t.AfterID = *e.Cursor, id[:]
+	}
+	return t, nil
 }

@@ -48,6 +48,8 @@ func (b *Bridge) Query(w http.ResponseWriter, r *http.Request, c session.Communi
 			switch {
 			case part.window != nil:
 				err = b.Sessions.Window(ctx, c.ID, call.principal(), *part.window, add)
+			case part.thread != nil:
+				err = b.Sessions.Thread(ctx, c.ID, call.principal(), *part.thread, add)
 			case part.paging != nil:
 				err = b.Sessions.StoredPage(ctx, c.ID, call.principal(), part.filters[0], part.paging, add)
 			default:
@@ -61,11 +63,12 @@ func (b *Bridge) Query(w http.ResponseWriter, r *http.Request, c session.Communi
 	})
 }
 
-// part is what is answered by itself: filters as in a REQ, one with its page, or the window of a channel.
+// part is what is answered by itself: filters as in a REQ, one with its page, the window of a channel, or a page of a thread.
 type part struct {
 	filters []nostr.Filter
 	paging  *searchv1.Paging
 	window  *session.Window
+	thread  *session.Thread
 }
 
 // split makes parts of filters; extended is empty or has what each of them says besides.
@@ -79,9 +82,12 @@ func (b *Bridge) split(filters []nostr.Filter, extended []*extension) ([]part, e
 		}
 		var err error
 		one := part{filters: []nostr.Filter{f}}
-		if extended[i].TopLevel {
+		switch {
+		case extended[i].TopLevel:
 			one.window, err = extended[i].window(&f)
-		} else {
+		case extended[i].DepthLimit != nil:
+			one.thread, err = extended[i].thread(&f)
+		default:
 			one.paging, err = extended[i].paging(&f, b.cfg.Limit)
 		}
 		if err != nil {

@@ -26,6 +26,8 @@ type Search interface {
 	Count(ctx context.Context, in *searchv1.CountRequest, opts ...grpc.CallOption) (*searchv1.CountResponse, error)
 	DescribeThreads(ctx context.Context, in *searchv1.DescribeThreadsRequest, opts ...grpc.CallOption) (
 		*searchv1.DescribeThreadsResponse, error)
+	QueryThread(ctx context.Context, in *searchv1.QueryThreadRequest, opts ...grpc.CallOption) (
+		*searchv1.QueryThreadResponse, error)
 	CheckAccess(ctx context.Context, in *searchv1.CheckAccessRequest, opts ...grpc.CallOption) (
 		*searchv1.CheckAccessResponse, error)
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -88,4 +89,79 @@ func (s *Store) Threads(ctx context.Context, r access.Reader, roots []nostr.ID) 
 		return nil
 	})
 	return list, err
+}
+
+// Page is a part of the replies of a thread.
+type Page struct {
+	// Root is the thread's first event.
+	Root nostr.ID
+	// Depth is how deep replies are at most; those to the root are at 1.
+	Depth uint32
+	// Channel is the one that they are in, empty for any.
+	Channel string
+	// Kinds are those wanted, empty for all.
+	Kinds []nostr.Kind
+	// AfterCreatedAt and AfterID are the place of the reply before the first; without AfterID it is the first of all.
+	AfterCreatedAt int64
+	AfterID        []byte
+	// Limit is how many are returned at most.
+	Limit int
+}
+
+// pageBytes is the size of a page that is only one reply longer; a message of gRPC has 8 MiB.
+const pageBytes = 6 << 20
+
+// replies reads a page of the replies to $3. Of one second they are in the order of their ids.
+//
+// Index: replies_root, events_time, channels_pkey.
+var replies = strings.NewReplacer("@community", "$1", "@keys", "$2").Replace(access.ReaderCTE + `
+SELECT raw FROM (
+    SELECT e.created_at, e.id, e.raw,
+        sum(octet_length(e.raw)) OVER (ORDER BY e.created_at, e.id ROWS UNBOUNDED PRECEDING) - octet_length(e.raw) AS before
+    FROM (
+        SELECT e.created_at, e.id, e.raw
+        FROM ingest.replies k
+        CROSS JOIN LATERAL (
+            SELECT e.created_at, e.id, e.pubkey, e.kind, e.channel_id, e.raw FROM ingest.events e
+            WHERE e.community_id = @community AND e.created_at = k.created_at AND e.id = k.id
+                AND (e.expires_at IS NULL OR e.expires_at > $4)
+                AND ($5::int[] IS NULL OR e.kind = ANY ($5::int[])) OFFSET 0
+        ) AS e
+        WHERE ` + access.Admitted + ` AND k.community_id = @community AND k.root_id = $3 AND k.depth <= $6
+            AND (k.created_at, k.id) > ($7, $8)
+            AND ` + access.ReadableEvent + ` AND ` + access.Present + ` AND ` + access.Party + `
+            AND ($9::text = '' OR EXISTS (
+                SELECT FROM ingest.channels ch WHERE ch.community_id = @community AND ch.id = e.channel_id AND ch.h = $9 OFFSET 0))
+        ORDER BY k.created_at, k.id LIMIT $10
+    ) AS e
+) AS w
+WHERE before < $11
+ORDER BY created_at, id`)
+
+// Replies returns a page of the replies of a thread, the oldest first, raw; at most 6 MiB and one reply.
+func (s *Store) Replies(ctx context.Context, r access.Reader, page Page) (raws [][]byte, err error) {
+	keys := make([][]byte, len(r.Keys))
+	for i := range r.Keys {
+		keys[i] = r.Keys[i][:]
+	}
+	var kinds []int32 // NULL
+	for _, k := range page.Kinds {
+		kinds = append(kinds, int32(k))
+	}
+	at := page.AfterCreatedAt
+	if len(page.AfterID) == 0 {
+		at = math.MinInt64
+	}
+	err = s.readBulk(ctx, func(ctx context.Context, conn *pgx.Conn, _ session) error {
+		rows, err := conn.Query(ctx, replies, int64(r.Community), keys, page.Root[:], r.Now, kinds, min(page.Depth, math.MaxInt16),
+			at, append([]byte{}, page.AfterID...), page.Channel, page.Limit, pageBytes)
+		if err == nil {
+			raws, err = pgx.CollectRows(rows, pgx.RowTo[[]byte])
+		}
+		if err != nil {
+			return fmt.Errorf("read replies: %w", err)
+		}
+		return nil
+	})
+	return raws, err
 }

@@ -488,6 +488,171 @@ func (x *Thread) GetSummaryAt() int64 {
 	return 0
 }
 
+// QueryThreadRequest asks for replies.
+type QueryThreadRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// community is the tenant.
+	Community int64 `protobuf:"varint,1,opt,name=community,proto3" json:"community,omitempty"`
+	// principal is who reads.
+	Principal *v1.Principal `protobuf:"bytes,2,opt,name=principal,proto3" json:"principal,omitempty"`
+	// root is the id of the thread's first event, 32 bytes.
+	Root []byte `protobuf:"bytes,3,opt,name=root,proto3" json:"root,omitempty"`
+	// depth is how deep the replies are at most; 1 are the replies to the root.
+	Depth uint32 `protobuf:"varint,4,opt,name=depth,proto3" json:"depth,omitempty"`
+	// channel is the channel that they are in, empty for any.
+	Channel string `protobuf:"bytes,5,opt,name=channel,proto3" json:"channel,omitempty"`
+	// kinds are those wanted, empty for all.
+	Kinds []uint32 `protobuf:"varint,6,rep,packed,name=kinds,proto3" json:"kinds,omitempty"`
+	// after_created_at and after_id, 32 bytes, are the place of the reply before the first; without after_id it is the
+	// first of all.
+	AfterCreatedAt int64 `protobuf:"varint,7,opt,name=after_created_at,json=afterCreatedAt,proto3" json:"after_created_at,omitempty"`
+	// after_id belongs to after_created_at.
+	AfterId []byte `protobuf:"bytes,8,opt,name=after_id,json=afterId,proto3" json:"after_id,omitempty"`
+	// limit is how many are returned at most, 1 to 500; fewer when they are larger than 6 MiB together.
+	Limit         uint32 `protobuf:"varint,9,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueryThreadRequest) Reset() {
+	*x = QueryThreadRequest{}
+	mi := &file_apiary_search_v1_search_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueryThreadRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueryThreadRequest) ProtoMessage() {}
+
+func (x *QueryThreadRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_apiary_search_v1_search_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueryThreadRequest.ProtoReflect.Descriptor instead.
+func (*QueryThreadRequest) Descriptor() ([]byte, []int) {
+	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *QueryThreadRequest) GetCommunity() int64 {
+	if x != nil {
+		return x.Community
+	}
+	return 0
+}
+
+func (x *QueryThreadRequest) GetPrincipal() *v1.Principal {
+	if x != nil {
+		return x.Principal
+	}
+	return nil
+}
+
+func (x *QueryThreadRequest) GetRoot() []byte {
+	if x != nil {
+		return x.Root
+	}
+	return nil
+}
+
+func (x *QueryThreadRequest) GetDepth() uint32 {
+	if x != nil {
+		return x.Depth
+	}
+	return 0
+}
+
+func (x *QueryThreadRequest) GetChannel() string {
+	if x != nil {
+		return x.Channel
+	}
+	return ""
+}
+
+func (x *QueryThreadRequest) GetKinds() []uint32 {
+	if x != nil {
+		return x.Kinds
+	}
+	return nil
+}
+
+func (x *QueryThreadRequest) GetAfterCreatedAt() int64 {
+	if x != nil {
+		return x.AfterCreatedAt
+	}
+	return 0
+}
+
+func (x *QueryThreadRequest) GetAfterId() []byte {
+	if x != nil {
+		return x.AfterId
+	}
+	return nil
+}
+
+func (x *QueryThreadRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+// QueryThreadResponse is the answer.
+type QueryThreadResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// events are raw JSON objects as they were submitted.
+	Events        [][]byte `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueryThreadResponse) Reset() {
+	*x = QueryThreadResponse{}
+	mi := &file_apiary_search_v1_search_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueryThreadResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueryThreadResponse) ProtoMessage() {}
+
+func (x *QueryThreadResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_apiary_search_v1_search_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueryThreadResponse.ProtoReflect.Descriptor instead.
+func (*QueryThreadResponse) Descriptor() ([]byte, []int) {
+	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *QueryThreadResponse) GetEvents() [][]byte {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
 // CountRequest is a stored count.
 type CountRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -503,7 +668,7 @@ type CountRequest struct {
 
 func (x *CountRequest) Reset() {
 	*x = CountRequest{}
-	mi := &file_apiary_search_v1_search_proto_msgTypes[6]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -515,7 +680,7 @@ func (x *CountRequest) String() string {
 func (*CountRequest) ProtoMessage() {}
 
 func (x *CountRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apiary_search_v1_search_proto_msgTypes[6]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -528,7 +693,7 @@ func (x *CountRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountRequest.ProtoReflect.Descriptor instead.
 func (*CountRequest) Descriptor() ([]byte, []int) {
-	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{6}
+	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CountRequest) GetCommunity() int64 {
@@ -566,7 +731,7 @@ type CountResponse struct {
 
 func (x *CountResponse) Reset() {
 	*x = CountResponse{}
-	mi := &file_apiary_search_v1_search_proto_msgTypes[7]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -578,7 +743,7 @@ func (x *CountResponse) String() string {
 func (*CountResponse) ProtoMessage() {}
 
 func (x *CountResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apiary_search_v1_search_proto_msgTypes[7]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -591,7 +756,7 @@ func (x *CountResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountResponse.ProtoReflect.Descriptor instead.
 func (*CountResponse) Descriptor() ([]byte, []int) {
-	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{7}
+	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *CountResponse) GetCount() uint64 {
@@ -619,7 +784,7 @@ type ResolveCommunityRequest struct {
 
 func (x *ResolveCommunityRequest) Reset() {
 	*x = ResolveCommunityRequest{}
-	mi := &file_apiary_search_v1_search_proto_msgTypes[8]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -631,7 +796,7 @@ func (x *ResolveCommunityRequest) String() string {
 func (*ResolveCommunityRequest) ProtoMessage() {}
 
 func (x *ResolveCommunityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apiary_search_v1_search_proto_msgTypes[8]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -644,7 +809,7 @@ func (x *ResolveCommunityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveCommunityRequest.ProtoReflect.Descriptor instead.
 func (*ResolveCommunityRequest) Descriptor() ([]byte, []int) {
-	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{8}
+	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ResolveCommunityRequest) GetHost() string {
@@ -683,7 +848,7 @@ type ResolveCommunityResponse struct {
 
 func (x *ResolveCommunityResponse) Reset() {
 	*x = ResolveCommunityResponse{}
-	mi := &file_apiary_search_v1_search_proto_msgTypes[9]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -695,7 +860,7 @@ func (x *ResolveCommunityResponse) String() string {
 func (*ResolveCommunityResponse) ProtoMessage() {}
 
 func (x *ResolveCommunityResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apiary_search_v1_search_proto_msgTypes[9]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -708,7 +873,7 @@ func (x *ResolveCommunityResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveCommunityResponse.ProtoReflect.Descriptor instead.
 func (*ResolveCommunityResponse) Descriptor() ([]byte, []int) {
-	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{9}
+	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ResolveCommunityResponse) GetCommunity() int64 {
@@ -796,7 +961,7 @@ type ResolveNameRequest struct {
 
 func (x *ResolveNameRequest) Reset() {
 	*x = ResolveNameRequest{}
-	mi := &file_apiary_search_v1_search_proto_msgTypes[10]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -808,7 +973,7 @@ func (x *ResolveNameRequest) String() string {
 func (*ResolveNameRequest) ProtoMessage() {}
 
 func (x *ResolveNameRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apiary_search_v1_search_proto_msgTypes[10]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -821,7 +986,7 @@ func (x *ResolveNameRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveNameRequest.ProtoReflect.Descriptor instead.
 func (*ResolveNameRequest) Descriptor() ([]byte, []int) {
-	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{10}
+	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ResolveNameRequest) GetCommunity() int64 {
@@ -856,7 +1021,7 @@ type ResolveNameResponse struct {
 
 func (x *ResolveNameResponse) Reset() {
 	*x = ResolveNameResponse{}
-	mi := &file_apiary_search_v1_search_proto_msgTypes[11]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -868,7 +1033,7 @@ func (x *ResolveNameResponse) String() string {
 func (*ResolveNameResponse) ProtoMessage() {}
 
 func (x *ResolveNameResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apiary_search_v1_search_proto_msgTypes[11]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -881,7 +1046,7 @@ func (x *ResolveNameResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveNameResponse.ProtoReflect.Descriptor instead.
 func (*ResolveNameResponse) Descriptor() ([]byte, []int) {
-	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{11}
+	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ResolveNameResponse) GetPubkey() []byte {
@@ -910,7 +1075,7 @@ type CheckAccessRequest struct {
 
 func (x *CheckAccessRequest) Reset() {
 	*x = CheckAccessRequest{}
-	mi := &file_apiary_search_v1_search_proto_msgTypes[12]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -922,7 +1087,7 @@ func (x *CheckAccessRequest) String() string {
 func (*CheckAccessRequest) ProtoMessage() {}
 
 func (x *CheckAccessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apiary_search_v1_search_proto_msgTypes[12]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -935,7 +1100,7 @@ func (x *CheckAccessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckAccessRequest.ProtoReflect.Descriptor instead.
 func (*CheckAccessRequest) Descriptor() ([]byte, []int) {
-	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{12}
+	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CheckAccessRequest) GetCommunity() int64 {
@@ -993,7 +1158,7 @@ type CheckAccessResponse struct {
 
 func (x *CheckAccessResponse) Reset() {
 	*x = CheckAccessResponse{}
-	mi := &file_apiary_search_v1_search_proto_msgTypes[13]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1005,7 +1170,7 @@ func (x *CheckAccessResponse) String() string {
 func (*CheckAccessResponse) ProtoMessage() {}
 
 func (x *CheckAccessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apiary_search_v1_search_proto_msgTypes[13]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1018,7 +1183,7 @@ func (x *CheckAccessResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckAccessResponse.ProtoReflect.Descriptor instead.
 func (*CheckAccessResponse) Descriptor() ([]byte, []int) {
-	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{13}
+	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CheckAccessResponse) GetAllowed() []bool {
@@ -1071,7 +1236,7 @@ type ListModerationRequest struct {
 
 func (x *ListModerationRequest) Reset() {
 	*x = ListModerationRequest{}
-	mi := &file_apiary_search_v1_search_proto_msgTypes[14]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1083,7 +1248,7 @@ func (x *ListModerationRequest) String() string {
 func (*ListModerationRequest) ProtoMessage() {}
 
 func (x *ListModerationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apiary_search_v1_search_proto_msgTypes[14]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1096,7 +1261,7 @@ func (x *ListModerationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModerationRequest.ProtoReflect.Descriptor instead.
 func (*ListModerationRequest) Descriptor() ([]byte, []int) {
-	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{14}
+	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListModerationRequest) GetCommunity() int64 {
@@ -1131,7 +1296,7 @@ type ListModerationResponse struct {
 
 func (x *ListModerationResponse) Reset() {
 	*x = ListModerationResponse{}
-	mi := &file_apiary_search_v1_search_proto_msgTypes[15]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1143,7 +1308,7 @@ func (x *ListModerationResponse) String() string {
 func (*ListModerationResponse) ProtoMessage() {}
 
 func (x *ListModerationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apiary_search_v1_search_proto_msgTypes[15]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1156,7 +1321,7 @@ func (x *ListModerationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModerationResponse.ProtoReflect.Descriptor instead.
 func (*ListModerationResponse) Descriptor() ([]byte, []int) {
-	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{15}
+	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListModerationResponse) GetEntries() []*ModerationEntry {
@@ -1179,7 +1344,7 @@ type ModerationEntry struct {
 
 func (x *ModerationEntry) Reset() {
 	*x = ModerationEntry{}
-	mi := &file_apiary_search_v1_search_proto_msgTypes[16]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1191,7 +1356,7 @@ func (x *ModerationEntry) String() string {
 func (*ModerationEntry) ProtoMessage() {}
 
 func (x *ModerationEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_apiary_search_v1_search_proto_msgTypes[16]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1204,7 +1369,7 @@ func (x *ModerationEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModerationEntry.ProtoReflect.Descriptor instead.
 func (*ModerationEntry) Descriptor() ([]byte, []int) {
-	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{16}
+	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ModerationEntry) GetValue() string {
@@ -1251,7 +1416,19 @@ const file_apiary_search_v1_search_proto_rawDesc = "" +
 	"\rlast_reply_at\x18\x04 \x01(\x03R\vlastReplyAt\x12\"\n" +
 	"\fparticipants\x18\x05 \x03(\fR\fparticipants\x12\x1d\n" +
 	"\n" +
-	"summary_at\x18\x06 \x01(\x03R\tsummaryAt\"\x9b\x01\n" +
+	"summary_at\x18\x06 \x01(\x03R\tsummaryAt\"\xa2\x02\n" +
+	"\x12QueryThreadRequest\x12\x1c\n" +
+	"\tcommunity\x18\x01 \x01(\x03R\tcommunity\x129\n" +
+	"\tprincipal\x18\x02 \x01(\v2\x1b.apiary.common.v1.PrincipalR\tprincipal\x12\x12\n" +
+	"\x04root\x18\x03 \x01(\fR\x04root\x12\x14\n" +
+	"\x05depth\x18\x04 \x01(\rR\x05depth\x12\x18\n" +
+	"\achannel\x18\x05 \x01(\tR\achannel\x12\x14\n" +
+	"\x05kinds\x18\x06 \x03(\rR\x05kinds\x12(\n" +
+	"\x10after_created_at\x18\a \x01(\x03R\x0eafterCreatedAt\x12\x19\n" +
+	"\bafter_id\x18\b \x01(\fR\aafterId\x12\x14\n" +
+	"\x05limit\x18\t \x01(\rR\x05limit\"-\n" +
+	"\x13QueryThreadResponse\x12\x16\n" +
+	"\x06events\x18\x01 \x03(\fR\x06events\"\x9b\x01\n" +
 	"\fCountRequest\x12\x1c\n" +
 	"\tcommunity\x18\x01 \x01(\x03R\tcommunity\x129\n" +
 	"\tprincipal\x18\x02 \x01(\v2\x1b.apiary.common.v1.PrincipalR\tprincipal\x122\n" +
@@ -1308,10 +1485,11 @@ const file_apiary_search_v1_search_proto_rawDesc = "" +
 	"\x1dMODERATION_LIST_BANNED_EVENTS\x10\x03\x12#\n" +
 	"\x1fMODERATION_LIST_REPORTED_EVENTS\x10\x04\x12!\n" +
 	"\x1dMODERATION_LIST_ALLOWED_KINDS\x10\x05\x12\x1f\n" +
-	"\x1bMODERATION_LIST_BLOCKED_IPS\x10\x062\x95\x05\n" +
+	"\x1bMODERATION_LIST_BLOCKED_IPS\x10\x062\xf1\x05\n" +
 	"\rSearchService\x12J\n" +
 	"\x05Query\x12\x1e.apiary.search.v1.QueryRequest\x1a\x1f.apiary.search.v1.QueryResponse0\x01\x12f\n" +
-	"\x0fDescribeThreads\x12(.apiary.search.v1.DescribeThreadsRequest\x1a).apiary.search.v1.DescribeThreadsResponse\x12H\n" +
+	"\x0fDescribeThreads\x12(.apiary.search.v1.DescribeThreadsRequest\x1a).apiary.search.v1.DescribeThreadsResponse\x12Z\n" +
+	"\vQueryThread\x12$.apiary.search.v1.QueryThreadRequest\x1a%.apiary.search.v1.QueryThreadResponse\x12H\n" +
 	"\x05Count\x12\x1e.apiary.search.v1.CountRequest\x1a\x1f.apiary.search.v1.CountResponse\x12i\n" +
 	"\x10ResolveCommunity\x12).apiary.search.v1.ResolveCommunityRequest\x1a*.apiary.search.v1.ResolveCommunityResponse\x12Z\n" +
 	"\vResolveName\x12$.apiary.search.v1.ResolveNameRequest\x1a%.apiary.search.v1.ResolveNameResponse\x12Z\n" +
@@ -1331,7 +1509,7 @@ func file_apiary_search_v1_search_proto_rawDescGZIP() []byte {
 }
 
 var file_apiary_search_v1_search_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_apiary_search_v1_search_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_apiary_search_v1_search_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_apiary_search_v1_search_proto_goTypes = []any{
 	(ModerationList)(0),              // 0: apiary.search.v1.ModerationList
 	(*QueryRequest)(nil),             // 1: apiary.search.v1.QueryRequest
@@ -1340,51 +1518,56 @@ var file_apiary_search_v1_search_proto_goTypes = []any{
 	(*DescribeThreadsRequest)(nil),   // 4: apiary.search.v1.DescribeThreadsRequest
 	(*DescribeThreadsResponse)(nil),  // 5: apiary.search.v1.DescribeThreadsResponse
 	(*Thread)(nil),                   // 6: apiary.search.v1.Thread
-	(*CountRequest)(nil),             // 7: apiary.search.v1.CountRequest
-	(*CountResponse)(nil),            // 8: apiary.search.v1.CountResponse
-	(*ResolveCommunityRequest)(nil),  // 9: apiary.search.v1.ResolveCommunityRequest
-	(*ResolveCommunityResponse)(nil), // 10: apiary.search.v1.ResolveCommunityResponse
-	(*ResolveNameRequest)(nil),       // 11: apiary.search.v1.ResolveNameRequest
-	(*ResolveNameResponse)(nil),      // 12: apiary.search.v1.ResolveNameResponse
-	(*CheckAccessRequest)(nil),       // 13: apiary.search.v1.CheckAccessRequest
-	(*CheckAccessResponse)(nil),      // 14: apiary.search.v1.CheckAccessResponse
-	(*ListModerationRequest)(nil),    // 15: apiary.search.v1.ListModerationRequest
-	(*ListModerationResponse)(nil),   // 16: apiary.search.v1.ListModerationResponse
-	(*ModerationEntry)(nil),          // 17: apiary.search.v1.ModerationEntry
-	(*v1.Principal)(nil),             // 18: apiary.common.v1.Principal
-	(*v1.Filter)(nil),                // 19: apiary.common.v1.Filter
-	(*v1.Snapshot)(nil),              // 20: apiary.common.v1.Snapshot
+	(*QueryThreadRequest)(nil),       // 7: apiary.search.v1.QueryThreadRequest
+	(*QueryThreadResponse)(nil),      // 8: apiary.search.v1.QueryThreadResponse
+	(*CountRequest)(nil),             // 9: apiary.search.v1.CountRequest
+	(*CountResponse)(nil),            // 10: apiary.search.v1.CountResponse
+	(*ResolveCommunityRequest)(nil),  // 11: apiary.search.v1.ResolveCommunityRequest
+	(*ResolveCommunityResponse)(nil), // 12: apiary.search.v1.ResolveCommunityResponse
+	(*ResolveNameRequest)(nil),       // 13: apiary.search.v1.ResolveNameRequest
+	(*ResolveNameResponse)(nil),      // 14: apiary.search.v1.ResolveNameResponse
+	(*CheckAccessRequest)(nil),       // 15: apiary.search.v1.CheckAccessRequest
+	(*CheckAccessResponse)(nil),      // 16: apiary.search.v1.CheckAccessResponse
+	(*ListModerationRequest)(nil),    // 17: apiary.search.v1.ListModerationRequest
+	(*ListModerationResponse)(nil),   // 18: apiary.search.v1.ListModerationResponse
+	(*ModerationEntry)(nil),          // 19: apiary.search.v1.ModerationEntry
+	(*v1.Principal)(nil),             // 20: apiary.common.v1.Principal
+	(*v1.Filter)(nil),                // 21: apiary.common.v1.Filter
+	(*v1.Snapshot)(nil),              // 22: apiary.common.v1.Snapshot
 }
 var file_apiary_search_v1_search_proto_depIdxs = []int32{
-	18, // 0: apiary.search.v1.QueryRequest.principal:type_name -> apiary.common.v1.Principal
-	19, // 1: apiary.search.v1.QueryRequest.filters:type_name -> apiary.common.v1.Filter
+	20, // 0: apiary.search.v1.QueryRequest.principal:type_name -> apiary.common.v1.Principal
+	21, // 1: apiary.search.v1.QueryRequest.filters:type_name -> apiary.common.v1.Filter
 	2,  // 2: apiary.search.v1.QueryRequest.paging:type_name -> apiary.search.v1.Paging
-	20, // 3: apiary.search.v1.QueryResponse.snapshot:type_name -> apiary.common.v1.Snapshot
-	18, // 4: apiary.search.v1.DescribeThreadsRequest.principal:type_name -> apiary.common.v1.Principal
+	22, // 3: apiary.search.v1.QueryResponse.snapshot:type_name -> apiary.common.v1.Snapshot
+	20, // 4: apiary.search.v1.DescribeThreadsRequest.principal:type_name -> apiary.common.v1.Principal
 	6,  // 5: apiary.search.v1.DescribeThreadsResponse.threads:type_name -> apiary.search.v1.Thread
-	18, // 6: apiary.search.v1.CountRequest.principal:type_name -> apiary.common.v1.Principal
-	19, // 7: apiary.search.v1.CountRequest.filters:type_name -> apiary.common.v1.Filter
-	0,  // 8: apiary.search.v1.ListModerationRequest.list:type_name -> apiary.search.v1.ModerationList
-	17, // 9: apiary.search.v1.ListModerationResponse.entries:type_name -> apiary.search.v1.ModerationEntry
-	1,  // 10: apiary.search.v1.SearchService.Query:input_type -> apiary.search.v1.QueryRequest
-	4,  // 11: apiary.search.v1.SearchService.DescribeThreads:input_type -> apiary.search.v1.DescribeThreadsRequest
-	7,  // 12: apiary.search.v1.SearchService.Count:input_type -> apiary.search.v1.CountRequest
-	9,  // 13: apiary.search.v1.SearchService.ResolveCommunity:input_type -> apiary.search.v1.ResolveCommunityRequest
-	11, // 14: apiary.search.v1.SearchService.ResolveName:input_type -> apiary.search.v1.ResolveNameRequest
-	13, // 15: apiary.search.v1.SearchService.CheckAccess:input_type -> apiary.search.v1.CheckAccessRequest
-	15, // 16: apiary.search.v1.SearchService.ListModeration:input_type -> apiary.search.v1.ListModerationRequest
-	3,  // 17: apiary.search.v1.SearchService.Query:output_type -> apiary.search.v1.QueryResponse
-	5,  // 18: apiary.search.v1.SearchService.DescribeThreads:output_type -> apiary.search.v1.DescribeThreadsResponse
-	8,  // 19: apiary.search.v1.SearchService.Count:output_type -> apiary.search.v1.CountResponse
-	10, // 20: apiary.search.v1.SearchService.ResolveCommunity:output_type -> apiary.search.v1.ResolveCommunityResponse
-	12, // 21: apiary.search.v1.SearchService.ResolveName:output_type -> apiary.search.v1.ResolveNameResponse
-	14, // 22: apiary.search.v1.SearchService.CheckAccess:output_type -> apiary.search.v1.CheckAccessResponse
-	16, // 23: apiary.search.v1.SearchService.ListModeration:output_type -> apiary.search.v1.ListModerationResponse
-	17, // [17:24] is the sub-list for method output_type
-	10, // [10:17] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	20, // 6: apiary.search.v1.QueryThreadRequest.principal:type_name -> apiary.common.v1.Principal
+	20, // 7: apiary.search.v1.CountRequest.principal:type_name -> apiary.common.v1.Principal
+	21, // 8: apiary.search.v1.CountRequest.filters:type_name -> apiary.common.v1.Filter
+	0,  // 9: apiary.search.v1.ListModerationRequest.list:type_name -> apiary.search.v1.ModerationList
+	19, // 10: apiary.search.v1.ListModerationResponse.entries:type_name -> apiary.search.v1.ModerationEntry
+	1,  // 11: apiary.search.v1.SearchService.Query:input_type -> apiary.search.v1.QueryRequest
+	4,  // 12: apiary.search.v1.SearchService.DescribeThreads:input_type -> apiary.search.v1.DescribeThreadsRequest
+	7,  // 13: apiary.search.v1.SearchService.QueryThread:input_type -> apiary.search.v1.QueryThreadRequest
+	9,  // 14: apiary.search.v1.SearchService.Count:input_type -> apiary.search.v1.CountRequest
+	11, // 15: apiary.search.v1.SearchService.ResolveCommunity:input_type -> apiary.search.v1.ResolveCommunityRequest
+	13, // 16: apiary.search.v1.SearchService.ResolveName:input_type -> apiary.search.v1.ResolveNameRequest
+	15, // 17: apiary.search.v1.SearchService.CheckAccess:input_type -> apiary.search.v1.CheckAccessRequest
+	17, // 18: apiary.search.v1.SearchService.ListModeration:input_type -> apiary.search.v1.ListModerationRequest
+	3,  // 19: apiary.search.v1.SearchService.Query:output_type -> apiary.search.v1.QueryResponse
+	5,  // 20: apiary.search.v1.SearchService.DescribeThreads:output_type -> apiary.search.v1.DescribeThreadsResponse
+	8,  // 21: apiary.search.v1.SearchService.QueryThread:output_type -> apiary.search.v1.QueryThreadResponse
+	10, // 22: apiary.search.v1.SearchService.Count:output_type -> apiary.search.v1.CountResponse
+	12, // 23: apiary.search.v1.SearchService.ResolveCommunity:output_type -> apiary.search.v1.ResolveCommunityResponse
+	14, // 24: apiary.search.v1.SearchService.ResolveName:output_type -> apiary.search.v1.ResolveNameResponse
+	16, // 25: apiary.search.v1.SearchService.CheckAccess:output_type -> apiary.search.v1.CheckAccessResponse
+	18, // 26: apiary.search.v1.SearchService.ListModeration:output_type -> apiary.search.v1.ListModerationResponse
+	19, // [19:27] is the sub-list for method output_type
+	11, // [11:19] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_apiary_search_v1_search_proto_init() }
@@ -1398,7 +1581,7 @@ func file_apiary_search_v1_search_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apiary_search_v1_search_proto_rawDesc), len(file_apiary_search_v1_search_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   17,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

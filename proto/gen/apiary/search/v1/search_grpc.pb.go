@@ -23,6 +23,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	SearchService_Query_FullMethodName            = "/apiary.search.v1.SearchService/Query"
 	SearchService_DescribeThreads_FullMethodName  = "/apiary.search.v1.SearchService/DescribeThreads"
+	SearchService_QueryThread_FullMethodName      = "/apiary.search.v1.SearchService/QueryThread"
 	SearchService_Count_FullMethodName            = "/apiary.search.v1.SearchService/Count"
 	SearchService_ResolveCommunity_FullMethodName = "/apiary.search.v1.SearchService/ResolveCommunity"
 	SearchService_ResolveName_FullMethodName      = "/apiary.search.v1.SearchService/ResolveName"
@@ -42,6 +43,8 @@ type SearchServiceClient interface {
 	Query(ctx context.Context, in *QueryRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[QueryResponse], error)
 	// DescribeThreads says how long threads are, of those that the principal may read.
 	DescribeThreads(ctx context.Context, in *DescribeThreadsRequest, opts ...grpc.CallOption) (*DescribeThreadsResponse, error)
+	// QueryThread returns replies of a thread, the oldest first, ties by lowest id; those that the principal may read.
+	QueryThread(ctx context.Context, in *QueryThreadRequest, opts ...grpc.CallOption) (*QueryThreadResponse, error)
 	// Count returns how many stored events match, each counted once.
 	Count(ctx context.Context, in *CountRequest, opts ...grpc.CallOption) (*CountResponse, error)
 	// ResolveCommunity finds the community of a host. NOT_FOUND if there is none.
@@ -87,6 +90,16 @@ func (c *searchServiceClient) DescribeThreads(ctx context.Context, in *DescribeT
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(DescribeThreadsResponse)
 	err := c.cc.Invoke(ctx, SearchService_DescribeThreads_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *searchServiceClient) QueryThread(ctx context.Context, in *QueryThreadRequest, opts ...grpc.CallOption) (*QueryThreadResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(QueryThreadResponse)
+	err := c.cc.Invoke(ctx, SearchService_QueryThread_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -155,6 +168,8 @@ type SearchServiceServer interface {
 	Query(*QueryRequest, grpc.ServerStreamingServer[QueryResponse]) error
 	// DescribeThreads says how long threads are, of those that the principal may read.
 	DescribeThreads(context.Context, *DescribeThreadsRequest) (*DescribeThreadsResponse, error)
+	// QueryThread returns replies of a thread, the oldest first, ties by lowest id; those that the principal may read.
+	QueryThread(context.Context, *QueryThreadRequest) (*QueryThreadResponse, error)
 	// Count returns how many stored events match, each counted once.
 	Count(context.Context, *CountRequest) (*CountResponse, error)
 	// ResolveCommunity finds the community of a host. NOT_FOUND if there is none.
@@ -182,6 +197,9 @@ func (UnimplementedSearchServiceServer) Query(*QueryRequest, grpc.ServerStreamin
 }
 func (UnimplementedSearchServiceServer) DescribeThreads(context.Context, *DescribeThreadsRequest) (*DescribeThreadsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DescribeThreads not implemented")
+}
+func (UnimplementedSearchServiceServer) QueryThread(context.Context, *QueryThreadRequest) (*QueryThreadResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method QueryThread not implemented")
 }
 func (UnimplementedSearchServiceServer) Count(context.Context, *CountRequest) (*CountResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Count not implemented")
@@ -244,6 +262,24 @@ func _SearchService_DescribeThreads_Handler(srv interface{}, ctx context.Context
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(SearchServiceServer).DescribeThreads(ctx, req.(*DescribeThreadsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SearchService_QueryThread_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(QueryThreadRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SearchServiceServer).QueryThread(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SearchService_QueryThread_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SearchServiceServer).QueryThread(ctx, req.(*QueryThreadRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -348,6 +384,10 @@ var SearchService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DescribeThreads",
 			Handler:    _SearchService_DescribeThreads_Handler,
+		},
+		{
+			MethodName: "QueryThread",
+			Handler:    _SearchService_QueryThread_Handler,
 		},
 		{
 			MethodName: "Count",
