@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
@@ -81,14 +82,14 @@ func TestQueryThread(t *testing.T) {
 	made := 0
 	event := func(channel string, kind nostr.Kind, at int64) *nostr.Event {
 		made++
-		e := nostrtest.Event(t, "alice", nostrtest.Kind(kind), nostrtest.CreatedAt(at), nostrtest.Channel(channel), nostrtest.Content(fmt.Sprint(made)))
+		e := nostrtest.Event(t, "alice", nostrtest.Kind(kind), nostrtest.CreatedAt(at), nostrtest.Channel(channel), nostrtest.Content(strconv.Itoa(made)))
 		db.Insert(t, community, e)
 		return e
 	}
 	thread := func(channel string) (root *nostr.Event, replies []*nostr.Event) {
 		root = event(channel, 9, 1)
 		for i := range 6 {
-			e := event(channel, nostr.Kind(9+i%2*36992), int64(2+i/3)) // 9 and 45001, three in a second
+			e := event(channel, nostr.Kind(9+i%2*44992), int64(2+i/3)) // 9 and 45001, three in a second
 			db.Exec(t, `INSERT INTO ingest.replies (community_id, id, root_id, parent_id, depth, broadcast, pubkey, created_at)
 				VALUES ($1, $2, $3, $3, $4, false, $5, $6)`, int64(community), e.ID[:], root.ID[:], 1+i/3, alice[:], e.CreatedAt)
 			replies = append(replies, e)
