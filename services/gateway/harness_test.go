@@ -52,6 +52,7 @@ type world struct {
 	ingests []*ingest
 	fanouts []*fanout
 	search  *search
+	queue   *queue
 	// moderation is what all ingest replicas say about moderation and tokens.
 	moderation *moderation
 
@@ -90,7 +91,7 @@ func newWorld(tb testing.TB, opts ...option) *world {
 	tb.Helper()
 	w := &world{
 		tb: tb, memory: rpc.NewMemory(), stops: make(map[string]func()),
-		ingests: []*ingest{{}}, fanouts: []*fanout{newFanout()}, moderation: &moderation{},
+		ingests: []*ingest{{}}, fanouts: []*fanout{newFanout()}, moderation: &moderation{}, queue: &queue{reports: make(chan *searchv1.ListReportsRequest, 16)},
 		search: &search{hosts: map[string]*searchv1.ResolveCommunityResponse{
 			openHost:   {Community: openCommunity, Name: "Open", Description: "For everybody", Icon: "https://open.example/icon.png", Hosts: []string{openHost}},
 			closedHost: {Community: closedCommunity, Name: "Closed", Closed: true, Hosts: []string{closedHost}},
@@ -112,7 +113,10 @@ func newWorld(tb testing.TB, opts ...option) *world {
 		targets = append(targets, w.startFanout(i))
 	}
 	deps.Fanout = w.peers(targets)
-	deps.Search = w.peers([]string{w.start("search-0", func(r grpc.ServiceRegistrar) { searchv1.RegisterSearchServiceServer(r, w.search) })})
+	deps.Search = w.peers([]string{w.start("search-0", func(r grpc.ServiceRegistrar) {
+		searchv1.RegisterSearchServiceServer(r, w.search)
+		searchv1.RegisterModerationServiceServer(r, w.queue)
+	})})
 
 	var err error
 	w.service, err = gateway.New(cfg, deps)

@@ -37,7 +37,7 @@ type DirectoryServiceClient interface {
 	// UpdateCommunity changes what is set in the request and raises the access version if access
 	// changed.
 	UpdateCommunity(ctx context.Context, in *UpdateCommunityRequest, opts ...grpc.CallOption) (*UpdateCommunityResponse, error)
-	// PutMember adds a member or changes its role; idempotent.
+	// PutMember adds a member or changes its role; idempotent. INVALID for a key that is banned.
 	PutMember(ctx context.Context, in *PutMemberRequest, opts ...grpc.CallOption) (*PutMemberResponse, error)
 	// RemoveMember removes a member; idempotent. No event committed later reaches it.
 	RemoveMember(ctx context.Context, in *RemoveMemberRequest, opts ...grpc.CallOption) (*RemoveMemberResponse, error)
@@ -103,7 +103,7 @@ type DirectoryServiceServer interface {
 	// UpdateCommunity changes what is set in the request and raises the access version if access
 	// changed.
 	UpdateCommunity(context.Context, *UpdateCommunityRequest) (*UpdateCommunityResponse, error)
-	// PutMember adds a member or changes its role; idempotent.
+	// PutMember adds a member or changes its role; idempotent. INVALID for a key that is banned.
 	PutMember(context.Context, *PutMemberRequest) (*PutMemberResponse, error)
 	// RemoveMember removes a member; idempotent. No event committed later reaches it.
 	RemoveMember(context.Context, *RemoveMemberRequest) (*RemoveMemberResponse, error)

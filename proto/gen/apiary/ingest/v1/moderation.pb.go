@@ -283,7 +283,7 @@ type ModerateRequest_DisallowKind struct {
 }
 
 type ModerateRequest_BlockIp struct {
-	// block_ip: an address or a network in CIDR form.
+	// block_ip: an address or a network in CIDR form; its open connections are closed.
 	BlockIp string `protobuf:"bytes,12,opt,name=block_ip,json=blockIp,proto3,oneof"`
 }
 

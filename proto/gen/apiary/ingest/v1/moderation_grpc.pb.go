@@ -30,8 +30,8 @@ const (
 // ModerationService changes what a community refuses (NIP-86) and guards HTTP authentication against
 // replay (NIP-98). Called by gateways for an authenticated key.
 type ModerationServiceClient interface {
-	// Moderate makes one change. RESTRICTED unless the actor is an owner or admin of the community; an owner
-	// cannot be banned. Idempotent.
+	// Moderate makes one change and logs it. RESTRICTED unless the actor is an owner or admin of the community; nobody
+	// bans or removes an owner, and only owners do so to admins. Idempotent.
 	Moderate(ctx context.Context, in *ModerateRequest, opts ...grpc.CallOption) (*ModerateResponse, error)
 	// ConsumeToken remembers the id of a NIP-98 event until it expires. RESTRICTED if any gateway has seen it.
 	ConsumeToken(ctx context.Context, in *ConsumeTokenRequest, opts ...grpc.CallOption) (*ConsumeTokenResponse, error)
@@ -72,8 +72,8 @@ func (c *moderationServiceClient) ConsumeToken(ctx context.Context, in *ConsumeT
 // ModerationService changes what a community refuses (NIP-86) and guards HTTP authentication against
 // replay (NIP-98). Called by gateways for an authenticated key.
 type ModerationServiceServer interface {
-	// Moderate makes one change. RESTRICTED unless the actor is an owner or admin of the community; an owner
-	// cannot be banned. Idempotent.
+	// Moderate makes one change and logs it. RESTRICTED unless the actor is an owner or admin of the community; nobody
+	// bans or removes an owner, and only owners do so to admins. Idempotent.
 	Moderate(context.Context, *ModerateRequest) (*ModerateResponse, error)
 	// ConsumeToken remembers the id of a NIP-98 event until it expires. RESTRICTED if any gateway has seen it.
 	ConsumeToken(context.Context, *ConsumeTokenRequest) (*ConsumeTokenResponse, error)
