@@ -23,7 +23,7 @@ import (
 type Config struct {
 	Listen             string   `help:"Address for clients (HTTP and WebSocket)." default:"127.0.0.1:3000" hostport:""`
 	TrustForwardedHost bool     `help:"Take the community from the last X-Forwarded-Host; only behind a proxy that sets it."`
-	TrustedProxies     []string `help:"Addresses and networks of proxies whose X-Forwarded-For names the client. Without them the client is who opened the TCP connection."`
+	TrustedProxies     []string `help:"Addresses and networks of proxies whose X-Forwarded-For names the client. Without them the client is who opened the TCP connection." placeholder:"NETWORK"`
 	MaxConnections     int      `help:"Open WebSocket connections; 0 is no limit." default:"10000"`
 	Contact            string   `help:"Operator's public key in hexadecimal, shown in NIP-11 for communities without an owner."`
 	Self               string   `help:"The relay's own public key in hexadecimal, shown in NIP-11."`
