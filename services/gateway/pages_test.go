@@ -24,14 +24,14 @@ func TestPagesOverHTTP(t *testing.T) {
 	id := strings.Repeat("ab", 32)
 	status, answer := w.post("alice", "/query", `[
 		{"kinds":[1],"until":7,"before_id":"`+id+`","limit":20},
-		{"kinds":[2]}, {"page":3,"kinds":[3],"limit":20}, {"kinds":[4],"page":2}, {"kinds":[5],"limit":9000,"page":2}]`)
+		{"kinds":[2]}, {"kinds":[6],"search":"be","searchMode":"prefix","searchPage":2,"limit":10}, {"page":3,"kinds":[3],"limit":20}, {"kinds":[4],"page":2}, {"kinds":[5],"limit":9000,"page":2}]`)
 	require.Equal(t, http.StatusOK, status, answer)
-	require.Equal(t, `["2","1","3","4","5"]`, answer)
+	require.Equal(t, `["2","1","6","3","4","5"]`, answer)
 	asked := w.search.asked()
-	require.Len(t, asked, 5)
+	require.Len(t, asked, 6)
 	require.Empty(t, asked[0].GetPaging())
 	for i, want := range []*searchv1.Paging{
-		{AfterId: []byte(strings.Repeat("\xab", 32))}, {Offset: 40}, {Offset: 500}, {Offset: 500},
+		{AfterId: []byte(strings.Repeat("\xab", 32))}, {Prefix: true, Offset: 10}, {Offset: 40}, {Offset: 500}, {Offset: 500},
 	} {
 		require.Len(t, asked[i+1].GetFilters(), 1)
 		require.Len(t, asked[i+1].GetPaging(), 1)
@@ -44,16 +44,20 @@ func TestPagesOverHTTP(t *testing.T) {
 		`[{"until":1,"before_id":"` + strings.ToUpper(id) + `"}]`: "before_id must be a 64-char hex event id",
 		`[{"until":1,"before_id":"` + id + `","page":1}]`:         "before_id goes with neither search nor page",
 		`[{"until":1,"before_id":"` + id + `","search":"x"}]`:     "before_id goes with neither search nor page",
-		`[{"page":0}]`:                     "page must be at least 1",
-		`[{"page":11}]`:                    "page times limit is more than 5000: page with until and before_id",
-		`[{"page":9000000000,"limit":0}]`:  "page times limit is more than 5000: page with until and before_id",
-		`[{"page":"1"}]`:                   "invalid filters: page is of another type",
-		`[{"page":1.5}]`:                   "invalid filters: page is of another type",
-		`[{"page":1,"page":2}]`:            "invalid filters: filter has a key twice",
-		`[{"page":1,"limit":1,"limit":2}]`: "filter has a key twice",
-		`[{"page":1,"colour":"red"}]`:      "filter contains unknown elements",
-		`[{"page":1},7]`:                   "a filter must be a JSON object",
-		`[{"kinds":[1],"page":1]`:          "",
+		`[{"search":"x","search_mode":"exact"}]`:                  "search_mode must be prefix, with a search",
+		`[{"searchMode":"prefix"}]`:                               "search_mode must be prefix, with a search",
+		`[{"search_page":0,"search":"x"}]`:                        "page must be at least 1",
+		`[{"searchPage":1,"page":1}]`:                             "filter has a key twice",
+		`[{"page":0}]`:                                            "page must be at least 1",
+		`[{"page":11}]`:                                           "page times limit is more than 5000: page with until and before_id",
+		`[{"page":9000000000,"limit":0}]`:                         "page times limit is more than 5000: page with until and before_id",
+		`[{"page":"1"}]`:                                          "invalid filters: page is of another type",
+		`[{"page":1.5}]`:                                          "invalid filters: page is of another type",
+		`[{"page":1,"page":2}]`:                                   "invalid filters: filter has a key twice",
+		`[{"page":1,"limit":1,"limit":2}]`:                        "filter has a key twice",
+		`[{"page":1,"colour":"red"}]`:                             "filter contains unknown elements",
+		`[{"page":1},7]`:                                          "a filter must be a JSON object",
+		`[{"kinds":[1],"page":1]`:                                 "",
 	} {
 		status, answer := w.post("alice", "/query", body)
 		require.GreaterOrEqual(t, status, http.StatusBadRequest, body)
@@ -61,5 +65,5 @@ func TestPagesOverHTTP(t *testing.T) {
 	}
 	status, answer = w.post("alice", "/count", `[{"page":2}]`)
 	require.NotEqual(t, http.StatusOK, status, answer)
-	require.Len(t, w.search.asked(), 5)
+	require.Len(t, w.search.asked(), 6)
 }

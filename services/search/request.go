@@ -105,7 +105,7 @@ func readPaging(list []*searchv1.Paging, filters []*nostr.Filter) ([]plan.Page, 
 		if channels, _ := f.Tag('h'); m.GetTopLevel() && (len(channels) != 1 || f.Search != "") {
 			return nil, fault.New(fault.Invalid, fmt.Sprintf("filter %d: top level of %d channels, or with a search", i, len(channels)))
 		}
-		pages[i] = plan.Page{After: m.GetAfterId(), Offset: int(m.GetOffset()), Top: m.GetTopLevel()}
+		pages[i] = plan.Page{After: m.GetAfterId(), Offset: int(m.GetOffset()), Top: m.GetTopLevel(), Prefix: m.GetPrefix()}
 	}
 	return pages, nil
 }

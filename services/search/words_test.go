@@ -12,8 +12,10 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/nostr/wire"
 	"github.com/apiary-relay/apiary/pkg/testkit/nostrtest"
 	"github.com/apiary-relay/apiary/services/search/internal/access"
+	"github.com/apiary-relay/apiary/services/search/internal/plan"
 	"github.com/apiary-relay/apiary/services/search/internal/store"
 	"github.com/apiary-relay/apiary/services/search/internal/words"
 )
@@ -207,4 +209,44 @@ func TestLongTextsAreIndexed(t *testing.T) {
 	_, found, _, err := s.query(t.Context(), access.Reader{Community: community, Now: testNow}, []*nostr.Filter{{Search: "é"}}, nil)
 	require.NoError(t, err)
 	require.Len(t, found[0], 1)
+}
+
+// A search by prefix takes its last word for the beginning of words, whatever else the query says.
+func TestSearchByPrefix(t *testing.T) {
+	s, db := newService(t, DefaultConfig())
+	community := db.Community(t, "open")
+	texts := []string{"bees and beetles", "a beehive", "honey", "it's a bee's"}
+	for i, text := range texts {
+		e := nostrtest.Event(t, "alice", nostrtest.Kind(30023), nostrtest.CreatedAt(int64(100-i)), nostrtest.Tag("d", text), nostrtest.Content(text))
+		db.Insert(t, community, e)
+		require.NoError(t, s.store.Index(t.Context(), []store.Document{{
+			Community: community, ID: e.ID, CreatedAt: e.CreatedAt, Kind: e.Kind, Text: words.Of(e),
+		}}))
+	}
+	for search, want := range map[string][]string{
+		"bee":             {texts[0], texts[1], texts[3]},
+		"beet":            {texts[0]},
+		"beehive":         {texts[1]},
+		"and bee":         {texts[0]},
+		"bee -hon":        {texts[3]},
+		`hon -"bees and"`: {},
+		`"a beeh`:         {texts[1]},
+		"nothing":         {},
+		"-":               {},
+		"'":               {},
+		"it's":            {texts[3]},
+	} {
+		f := &nostr.Filter{Search: search}
+		_, found, _, err := s.query(t.Context(), access.Reader{Community: community, Now: testNow}, []*nostr.Filter{f}, []plan.Page{{Prefix: true}})
+		require.NoError(t, err, search)
+		got := []string{}
+		for _, answer := range found {
+			for i := range answer {
+				e, err := wire.DecodeEvent(answer[i].Raw, wire.Limits{})
+				require.NoError(t, err)
+				got = append(got, e.Content)
+			}
+		}
+		require.ElementsMatch(t, want, got, search)
+	}
 }

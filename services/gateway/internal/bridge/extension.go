@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -24,6 +25,8 @@ type extension struct {
 	IncludeAux bool    `json:"include_aux"`
 	Summaries  bool    `json:"include_summaries"`
 
+	SearchMode string `json:"search_mode"`
+
 	DepthLimit *uint32 `json:"depth_limit"`
 	Cursor     *int64  `json:"thread_cursor"`
 	CursorID   *string `json:"thread_cursor_id"`
@@ -31,11 +34,14 @@ type extension struct {
 
 // aliases are other names of fields, as some clients write them.
 var aliases = map[string]string{
+	"searchMode": "search_mode", "search_page": "page", "searchPage": "page",
 	"depthLimit": "depth_limit", "threadCursor": "thread_cursor", "threadCursorId": "thread_cursor_id",
 }
 
-// extensions are the names of the fields.
-var extensions = []string{"before_id", "page", "top_level", "include_aux", "include_summaries", "depth_limit", "thread_cursor", "thread_cursor_id", "depthLimit", "threadCursor", "threadCursorId"}
+// extensions are the names of the fields, those of aliases included.
+var extensions = slices.AppendSeq([]string{
+	"before_id", "page", "top_level", "include_aux", "include_summaries", "depth_limit", "thread_cursor", "thread_cursor_id", "search_mode",
+}, maps.Keys(aliases))
 
 // extend takes the extensions out of an array of filters: rest has the filters without them, in order, and list what
 // each had, nil where it had none. What is no array of objects is left as it is, for who reads the filters to refuse.
@@ -123,7 +129,10 @@ func (f *fields) add(name string, value json.RawMessage) error {
 
 // paging is where a filter's page begins; most is the largest limit of a filter, and that of one without.
 func (e *extension) paging(f *nostr.Filter, most int) (*searchv1.Paging, error) {
-	p := &searchv1.Paging{}
+	p := &searchv1.Paging{Prefix: e.SearchMode != ""}
+	if p.GetPrefix() && (e.SearchMode != "prefix" || f.Search == "") {
+		return nil, fault.New(fault.Invalid, "search_mode must be prefix, with a search")
+	}
 	if e.BeforeID != nil {
 		switch id, err := nostr.ParseID(*e.BeforeID); {
 		case f.Until == nil:

@@ -45,6 +45,8 @@ type Page struct {
 	Offset int
 	// Top leaves out replies that were not broadcast. The filter has one channel then, and no search.
 	Top bool
+	// Prefix has the last word of a search stand for all that begin with it.
+	Prefix bool
 }
 
 // RowsOf is Rows for a page. With a search there is no After.
@@ -112,7 +114,7 @@ func buildPage(f *nostr.Filter, r access.Reader, out output, page *Page, limit i
 		"ranked":      int64(max(maxRanked, limit)),
 	}
 	if page != nil {
-		s.Top = page.Top
+		s.Top, s.Prefix = page.Top, page.Prefix && driver == DriverWords
 		a["rows"], a["offset"], a["cursor"], a["after"] = int64(rows), int64(page.Offset), a["until"], append([]byte{}, page.After...)
 	}
 	if driver == DriverTag {

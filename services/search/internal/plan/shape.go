@@ -107,6 +107,8 @@ type Shape struct {
 	Paged bool
 	// Top is set when replies are left out.
 	Top bool
+	// Prefix is set when the last word of a search is the beginning of words.
+	Prefix bool
 
 	out output
 }
@@ -131,6 +133,9 @@ func (s Shape) String() string {
 	if s.Top {
 		name += ".top"
 	}
+	if s.Prefix {
+		name += ".prefix"
+	}
 	return name + [...]string{"/rows", "/count", "/ids", "/authors"}[s.out]
 }
 
@@ -152,10 +157,10 @@ var table = sync.OnceValue(func() map[Shape]statement {
 // shapes yields every shape that a filter can choose.
 func shapes(yield func(Shape) bool) {
 	for d := range drivers {
-		for i := range 2 * 3 * 3 * 2 * 2 * 4 * 2 * 2 {
+		for i := range 2 * 3 * 3 * 2 * 2 * 4 * 2 * 2 * 2 {
 			s := Shape{
 				Driver: d, Many: i%2 == 1, Tags: TagChecks(i / 2 % 3), Channel: Channels(i / 6 % 3),
-				Party: i/18%2 == 1, Stepped: i/36%2 == 1, out: output(i / 72 % 4), Paged: i/288%2 == 1, Top: i/576 == 1,
+				Party: i/18%2 == 1, Stepped: i/36%2 == 1, out: output(i / 72 % 4), Paged: i/288%2 == 1, Top: i/576%2 == 1, Prefix: i/1152 == 1,
 			}
 			if !possible(s) {
 				continue
@@ -171,6 +176,9 @@ func shapes(yield func(Shape) bool) {
 // would make a better one.
 func possible(s Shape) bool {
 	if s.Stepped && (!s.Driver.steps() || s.out != outRows) {
+		return false
+	}
+	if s.Prefix && (!s.Paged || s.Driver != DriverWords) {
 		return false
 	}
 	if s.Top && (!s.Paged || s.Stepped || s.Channel == AnyChannel || s.Driver == DriverWords) {

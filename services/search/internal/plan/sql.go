@@ -79,8 +79,11 @@ const (
 	// + 0 keeps the planner from an index that would be read from end to end.
 	//
 	// Index: documents_words.
-	query    = `websearch_to_tsquery('simple', @words::text)`
-	matching = `numnode(` + query + `) > 0
+	query = `websearch_to_tsquery('simple', @words::text)`
+	// prefixQuery is query with its last word standing for all that begin with it. The text of a query ends with that word in
+	// quotes, or with a bracket behind a phrase that must not be there, and then nothing is changed.
+	prefixQuery = `regexp_replace(nullif(websearch_to_tsquery('simple', @words::text)::text, ''), '''$', ''':*')::tsquery`
+	matching    = `numnode(` + query + `) > 0
                     AND d.words @@ (` + query + ` && quote_literal('community ' || @community::bigint)::tsquery)
                     AND d.community_id + 0 = @community AND d.created_at + 0 BETWEEN @since AND @until
                     AND (@kinds::int[] IS NULL OR d.kind = ANY (@kinds::int[]))`
@@ -213,6 +216,9 @@ func text(s Shape) string {
 	case outAuthors:
 		return access.ReaderCTE + "\nSELECT x.pubkey FROM (" + candidates(s, src, "e.pubkey", some) + "\n) AS x LIMIT @limit"
 	case outRows:
+	}
+	if s.Prefix {
+		return strings.ReplaceAll(access.ReaderCTE+ranked(s.rows(), candidates(s, src, "e.created_at, e.id, e.raw", newestRanked)), query, prefixQuery)
 	}
 	if s.Driver == DriverWords {
 		return access.ReaderCTE + ranked(s.rows(), candidates(s, src, "e.created_at, e.id, e.raw", newestRanked))

@@ -176,7 +176,9 @@ type Paging struct {
 	// offset is how many events are passed over. Together with the limit it is at most 5,000.
 	Offset uint32 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
 	// top_level leaves out what is a reply and was not broadcast. The filter must have one channel (#h), and no search.
-	TopLevel      bool `protobuf:"varint,3,opt,name=top_level,json=topLevel,proto3" json:"top_level,omitempty"`
+	TopLevel bool `protobuf:"varint,3,opt,name=top_level,json=topLevel,proto3" json:"top_level,omitempty"`
+	// prefix has the last word of the filter's search stand for all words that begin with it.
+	Prefix        bool `protobuf:"varint,4,opt,name=prefix,proto3" json:"prefix,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -228,6 +230,13 @@ func (x *Paging) GetOffset() uint32 {
 func (x *Paging) GetTopLevel() bool {
 	if x != nil {
 		return x.TopLevel
+	}
+	return false
+}
+
+func (x *Paging) GetPrefix() bool {
+	if x != nil {
+		return x.Prefix
 	}
 	return false
 }
@@ -1395,11 +1404,12 @@ const file_apiary_search_v1_search_proto_rawDesc = "" +
 	"\tcommunity\x18\x01 \x01(\x03R\tcommunity\x129\n" +
 	"\tprincipal\x18\x02 \x01(\v2\x1b.apiary.common.v1.PrincipalR\tprincipal\x122\n" +
 	"\afilters\x18\x03 \x03(\v2\x18.apiary.common.v1.FilterR\afilters\x120\n" +
-	"\x06paging\x18\x04 \x03(\v2\x18.apiary.search.v1.PagingR\x06paging\"X\n" +
+	"\x06paging\x18\x04 \x03(\v2\x18.apiary.search.v1.PagingR\x06paging\"p\n" +
 	"\x06Paging\x12\x19\n" +
 	"\bafter_id\x18\x01 \x01(\fR\aafterId\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\rR\x06offset\x12\x1b\n" +
-	"\ttop_level\x18\x03 \x01(\bR\btopLevel\"_\n" +
+	"\ttop_level\x18\x03 \x01(\bR\btopLevel\x12\x16\n" +
+	"\x06prefix\x18\x04 \x01(\bR\x06prefix\"_\n" +
 	"\rQueryResponse\x126\n" +
 	"\bsnapshot\x18\x01 \x01(\v2\x1a.apiary.common.v1.SnapshotR\bsnapshot\x12\x16\n" +
 	"\x06events\x18\x02 \x03(\fR\x06events\"\x87\x01\n" +
