@@ -14,6 +14,9 @@ import (
 	"github.com/apiary-relay/apiary/services/gateway/internal/session"
 )
 
+// maxExtended is how many filters of one request may have extensions: each is several questions to search.
+const maxExtended = 5
+
 // maxPaged is how many events a page by number may pass over and return, by search's contract.
 const maxPaged = 5000
 

@@ -80,6 +80,9 @@ func (b *Bridge) split(filters []nostr.Filter, extended []*extension) ([]part, e
 			plain.filters = append(plain.filters, f)
 			continue
 		}
+		if len(parts) == maxExtended {
+			return nil, fault.New(fault.Invalid, fmt.Sprintf("invalid filters: more than %d with fields that are not of NIP-01", maxExtended))
+		}
 		var err error
 		one := part{filters: []nostr.Filter{f}}
 		switch {
