@@ -104,5 +104,5 @@ func TestRegister(t *testing.T) {
 	s, _ := newService(t, DefaultConfig())
 	var r registrar
 	s.Register(&r)
-	require.Equal(t, registrar{"apiary.search.v1.SearchService", "apiary.search.v1.DirectoryService"}, r)
+	require.Equal(t, registrar{"apiary.search.v1.SearchService", "apiary.search.v1.DirectoryService", "apiary.search.v1.ModerationService"}, r)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/apiary-relay/apiary/pkg/fault"
 	"github.com/apiary-relay/apiary/pkg/telemetry"
+	commonv1 "github.com/apiary-relay/apiary/proto/gen/apiary/common/v1"
 	"github.com/apiary-relay/apiary/services/search/internal/plan"
 )
 
@@ -66,7 +67,8 @@ func newMetrics(m metric.Meter) (*metrics, error) {
 		x.drivers[d] = metric.WithAttributeSet(attribute.NewSet(attribute.String("driver", d.String())))
 	}
 	for _, call := range []string{callQuery, callCount, callResolve, callAccess, callModeration, callList} {
-		for r := fault.Accepted; r <= fault.InternalFault; r++ {
+		for n := range commonv1.Reason_name {
+			r := fault.Reason(n)
 			x.outcomes[outcome{call, r}] = metric.WithAttributeSet(attribute.NewSet(
 				attribute.String("call", call), attribute.String(telemetry.KeyReason, r.String())))
 		}
@@ -75,7 +77,11 @@ func newMetrics(m metric.Meter) (*metrics, error) {
 }
 
 func (x *metrics) request(ctx context.Context, call string, err error, took time.Duration) {
-	x.requests.Record(ctx, took.Seconds(), x.outcomes[outcome{call, fault.ReasonOf(err)}])
+	label, ok := x.outcomes[outcome{call, fault.ReasonOf(err)}]
+	if !ok { // a nil option would be the end of the process
+		label = metric.WithAttributeSet(attribute.NewSet())
+	}
+	x.requests.Record(ctx, took.Seconds(), label)
 }
 
 // queried returns the observer of a stored query.

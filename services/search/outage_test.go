@@ -177,8 +177,18 @@ func TestSlowQueriesLeaveRoom(t *testing.T) {
 	s, db := newService(t, cfg)
 	db.Host(t, db.Community(t, "open"), "relay.example")
 	c := serve(t, s)
+	var open []*pgxpool.Conn // to find a connection is not to wait until it is made
+	for range s.db.Config().MaxConns {
+		conn, err := s.db.Acquire(t.Context())
+		require.NoError(t, err)
+		open = append(open, conn)
+	}
+	for _, conn := range open {
+		conn.Release()
+	}
 	lock, err := pgtest.New(t).Begin(t.Context())
 	require.NoError(t, err)
+	defer lock.Rollback(t.Context()) // mostly done already; the queries do not wait for ever if not
 	_, err = lock.Exec(t.Context(), `LOCK TABLE ingest.events IN ACCESS EXCLUSIVE MODE`)
 	require.NoError(t, err)
 

@@ -134,7 +134,6 @@ func TestNewRefuses(t *testing.T) {
 
 func TestMalformedURL(t *testing.T) {
 	cfg := config.MustDefault(postgres.Config{Role: "x", URL: config.NewSecret("postgres://%")})
-	svc, err := standby.New(cfg, rpc.ServerConfig{}, inMemory(&checks{}))
-	require.NoError(t, err)
-	require.Error(t, svc.Run(t.Context(), func() { t.Error("ready") }))
+	_, err := standby.New(cfg, rpc.ServerConfig{}, inMemory(&checks{}))
+	require.ErrorContains(t, err, "url is not one of Postgres")
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/apiary-relay/apiary/pkg/fault"
 	"github.com/apiary-relay/apiary/pkg/nostr/wire"
+	commonv1 "github.com/apiary-relay/apiary/proto/gen/apiary/common/v1"
 )
 
 // Metrics are the instruments of one gateway.
@@ -120,8 +121,8 @@ func New(m metric.Meter) (*Metrics, error) {
 	for _, o := range outcomes {
 		x.outcomes[o] = set(attribute.String("outcome", o))
 	}
-	for r := fault.Accepted; r <= fault.InternalFault; r++ {
-		x.okReasons[r] = set(attribute.String("reason", reasonLabel(r)))
+	for r := range commonv1.Reason_name {
+		x.okReasons[fault.Reason(r)] = set(attribute.String("reason", reasonLabel(fault.Reason(r))))
 	}
 	return x, errors.Join(b.errs...)
 }
@@ -133,6 +134,15 @@ func reasonLabel(r fault.Reason) string {
 	return r.String()
 }
 
+// labelled returns the label of k. What has none, such as a reason that a newer ingest knows, is counted without:
+// a nil option would be the end of the process.
+func labelled[K comparable](labels map[K]metric.AddOption, k K) metric.AddOption {
+	if l, ok := labels[k]; ok {
+		return l
+	}
+	return set()
+}
+
 func set(kv ...attribute.KeyValue) metric.AddOption {
 	return metric.WithAttributeSet(attribute.NewSet(kv...))
 }
@@ -142,12 +152,12 @@ func (x *Metrics) Connected(ctx context.Context, n int64) { x.connections.Add(ct
 
 // Upgrade counts an upgrade request.
 func (x *Metrics) Upgrade(ctx context.Context, outcome string) {
-	x.upgrades.Add(ctx, 1, x.outcomes[outcome])
+	x.upgrades.Add(ctx, 1, labelled(x.outcomes, outcome))
 }
 
 // Closed counts the end of a connection by its cause.
 func (x *Metrics) Closed(ctx context.Context, outcome string) {
-	x.closes.Add(ctx, 1, x.outcomes[outcome])
+	x.closes.Add(ctx, 1, labelled(x.outcomes, outcome))
 }
 
 // FrameIn counts a frame that was read; LabelUnknown for one that could not be understood.
@@ -155,7 +165,7 @@ func (x *Metrics) FrameIn(ctx context.Context, label wire.Label) {
 	if label > wire.LabelAuth {
 		label = wire.LabelUnknown
 	}
-	x.framesIn.Add(ctx, 1, x.frameLabels[label])
+	x.framesIn.Add(ctx, 1, labelled(x.frameLabels, label))
 }
 
 // Flushed counts one vectored write.
@@ -167,12 +177,12 @@ func (x *Metrics) Flushed(ctx context.Context, frames, bytes int) {
 
 // Dropped counts event frames that found no room.
 func (x *Metrics) Dropped(ctx context.Context, outcome string, n int64) {
-	x.drops.Add(ctx, n, x.outcomes[outcome])
+	x.drops.Add(ctx, n, labelled(x.outcomes, outcome))
 }
 
 // OK counts the answer to an EVENT and how long it took.
 func (x *Metrics) OK(ctx context.Context, r fault.Reason, seconds float64) {
-	x.oks.Add(ctx, 1, x.okReasons[r])
+	x.oks.Add(ctx, 1, labelled(x.okReasons, r))
 	x.eventTime.Record(ctx, seconds)
 }
 
@@ -187,7 +197,7 @@ func (x *Metrics) Subscribed(ctx context.Context, n int64) { x.subs.Add(ctx, n) 
 
 // Lagged counts a subscription that was told to resubscribe.
 func (x *Metrics) Lagged(ctx context.Context, outcome string) {
-	x.lagged.Add(ctx, 1, x.outcomes[outcome])
+	x.lagged.Add(ctx, 1, labelled(x.outcomes, outcome))
 }
 
 // Delivery counts one delivery from a fan-out node: handed to n subscriptions, known already to
@@ -204,7 +214,7 @@ func (x *Metrics) Delivery(ctx context.Context, n, stale int64) {
 
 // Resumed counts attachments that were placed again.
 func (x *Metrics) Resumed(ctx context.Context, outcome string, n int64) {
-	x.resumes.Add(ctx, n, x.outcomes[outcome])
+	x.resumes.Add(ctx, n, labelled(x.outcomes, outcome))
 }
 
 // Retried counts submissions sent a second time.
@@ -215,7 +225,7 @@ func (x *Metrics) Linked(ctx context.Context, n int64) { x.links.Add(ctx, n) }
 
 // Called counts a signed HTTP request.
 func (x *Metrics) Called(ctx context.Context, outcome string) {
-	x.calls.Add(ctx, 1, x.outcomes[outcome])
+	x.calls.Add(ctx, 1, labelled(x.outcomes, outcome))
 }
 
 // builder makes instruments and collects what goes wrong.
