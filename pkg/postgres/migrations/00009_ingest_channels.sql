@@ -17,6 +17,12 @@ ALTER TABLE ingest.channels
 CREATE INDEX channels_snapshot_due ON ingest.channels (community_id, id) WHERE snapshot_due;
 CREATE INDEX channels_ttl_deadline ON ingest.channels (ttl_deadline) WHERE archived_at IS NULL AND ttl_deadline IS NOT NULL;
 
+-- The primary key begins with the community as well, and as long as there are no statistics the planner took either index
+-- to find a channel by its number.
+ALTER TABLE ingest.channels
+    DROP CONSTRAINT channels_community_id_h_key,
+    ADD CONSTRAINT channels_h_key UNIQUE (h, community_id);
+
 -- The code itself is not kept: whoever reads this table cannot join with it.
 CREATE TABLE ingest.channel_invites (
     community_id bigint      NOT NULL,
@@ -44,6 +50,8 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON ingest.channel_invites, ingest.deleted_c
 DROP TABLE ingest.deleted_channels;
 DROP TABLE ingest.channel_invites;
 ALTER TABLE ingest.channels
+    DROP CONSTRAINT channels_h_key,
+    ADD CONSTRAINT channels_community_id_h_key UNIQUE (community_id, h),
     DROP COLUMN snapshot_due,
     DROP COLUMN previous_required,
     DROP COLUMN ttl_deadline,

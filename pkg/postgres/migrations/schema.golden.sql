@@ -454,7 +454,7 @@ ALTER TABLE ONLY ingest.channel_members
     ADD CONSTRAINT channel_members_pkey PRIMARY KEY (community_id, channel_id, pubkey);
 
 ALTER TABLE ONLY ingest.channels
-    ADD CONSTRAINT channels_community_id_h_key UNIQUE (community_id, h);
+    ADD CONSTRAINT channels_h_key UNIQUE (h, community_id);
 
 ALTER TABLE ONLY ingest.channels
     ADD CONSTRAINT channels_pkey PRIMARY KEY (community_id, id);

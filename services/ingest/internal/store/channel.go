@@ -14,7 +14,7 @@ import (
 
 // Statements of channels. Whoever runs them holds the channel, or its community, exclusively.
 const (
-	// By channels_community_id_h_key.
+	// By channels_h_key.
 	sqlChannel = `
 SELECT id, acl_version, name, about, picture, banner, topic, purpose, type, visibility = 'private', coalesce(ttl_seconds, 0),
     previous_required, archived_at IS NOT NULL, ttl_deadline
@@ -26,7 +26,7 @@ SELECT coalesce(max(role) FILTER (WHERE pubkey = $3), ''), coalesce(max(role) FI
     count(*) FILTER (WHERE role = 'owner'), count(*)
 FROM ingest.channel_members WHERE community_id = $1 AND channel_id = $2`
 
-	// Conflicts on channels_community_id_h_key, which the exclusive lock rules out. The owner is the first member.
+	// Conflicts on channels_h_key, which the exclusive lock rules out. The owner is the first member.
 	sqlCreateChannel = `
 WITH made AS (
     INSERT INTO ingest.channels (community_id, h, name, about, picture, banner, topic, purpose, type, visibility,

@@ -6,7 +6,7 @@ import (
 	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
 )
 
-// By channels_community_id_h_key, event_ids_pkey and events_time, in channels that want references: which of them name an
+// By channels_h_key, event_ids_pkey and events_time, in channels that want references: which of them name an
 // event of the channel. Ids are spread evenly, so that few begin alike.
 const sqlReferenced = `
 SELECT q.n

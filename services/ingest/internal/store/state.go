@@ -18,7 +18,7 @@ const (
 	sqlCommunities = `
 SELECT id, access = 'closed', min_pow, unknown_kinds = 'registry-only', acl_version FROM ingest.communities WHERE id = ANY($1::bigint[])`
 
-	// By channels_community_id_h_key.
+	// By channels_h_key.
 	sqlChannels = `
 SELECT q.n, c.id, c.visibility = 'private', c.archived_at IS NOT NULL, c.previous_required, c.acl_version
 FROM unnest($1::bigint[], $2::text[]) WITH ORDINALITY AS q (community_id, h, n)
@@ -31,7 +31,7 @@ FROM unnest($1::bigint[], $2::bytea[]) WITH ORDINALITY AS q (community_id, pubke
 JOIN ingest.communities c ON c.id = q.community_id AND c.access = 'closed'
 JOIN ingest.community_members m ON m.community_id = q.community_id AND m.pubkey = q.pubkey`
 
-	// By channels_community_id_h_key and channel_members_pkey, for private channels only.
+	// By channels_h_key and channel_members_pkey, for private channels only.
 	sqlChannelMembers = `
 SELECT q.n
 FROM unnest($1::bigint[], $2::text[], $3::bytea[]) WITH ORDINALITY AS q (community_id, h, pubkey, n)

@@ -149,7 +149,7 @@ var sources = [drivers]source{
 		byKey:      true,
 	},
 	DriverChannel: {
-		// Index: channels_community_id_h_key, then events_channel.
+		// Index: channels_h_key, then events_channel.
 		outer: `unnest(@channels::text[]) AS d (h)
         CROSS JOIN LATERAL (
             SELECT ch.id, ch.visibility FROM ingest.channels ch

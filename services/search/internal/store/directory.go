@@ -73,7 +73,7 @@ func (s *Store) CommunityByHost(ctx context.Context, hosts []string) (Community,
 
 // topicAccess reads everything that decides who of $3 may read a topic; one statement is one snapshot.
 //
-// Index: communities_pkey, channels_community_id_h_key, community_members_pkey, channel_members_pkey,
+// Index: communities_pkey, channels_h_key, community_members_pkey, channel_members_pkey,
 // banned_pubkeys_pkey.
 const topicAccess = `
 SELECT pg_catalog.pg_is_in_recovery(), c.id IS NOT NULL, coalesce(c.access = 'open', false), coalesce(c.acl_version, 0),
