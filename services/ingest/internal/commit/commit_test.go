@@ -3,6 +3,7 @@ package commit
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strconv"
@@ -53,7 +54,7 @@ func makeItem(n int, client, author byte, ev nostr.Event) *item {
 	case nostr.KindVanish:
 		c.Vanish = &policy.Vanish{}
 	case nostr.KindPutUser, nostr.KindCreateGroup, nostr.KindRelayAddMember:
-		c.Command = &policy.Command{}
+		c.Command = &policy.Command{FollowUps: policy.FollowUpBytes}
 	case nostr.KindReaction:
 		if r, ok := policy.ReactionOf(&ev); ok {
 			c.Reaction = &r
@@ -107,10 +108,10 @@ func TestPick(t *testing.T) {
 		{"one always", Limits{Events: 9, Bytes: 1, Topics: 1}, []*item{makeItem(0, 1, 1, in(9, "a")), makeItem(1, 1, 1, note)}, []int{0}},
 		{"up to so many topics", Limits{Events: 9, Bytes: 1 << 20, Topics: 3}, []*item{
 			makeItem(0, 1, 1, in(9, "a")), makeItem(1, 1, 1, in(9, "a")), makeItem(2, 2, 2, in(9, "b")), makeItem(3, 3, 3, in(9, "c")), makeItem(4, 4, 4, in(9, "a")),
-		}, []int{0, 1, 2}},
+		}, []int{0, 1, 2, 4}},
 		{"up to so many erasures", Limits{Events: 9, Bytes: 1 << 20, Erasures: 2, Topics: 9}, []*item{
 			makeItem(0, 1, 1, profile), makeItem(1, 2, 2, note), makeItem(2, 3, 3, profile), makeItem(3, 4, 4, profile), makeItem(4, 5, 5, note),
-		}, []int{0, 1, 2}},
+		}, []int{0, 1, 2, 4}},
 		{"a gift wrap waits for deletions, which may be its recipient's", wide, []*item{makeItem(0, 1, 1, deletion), makeItem(1, 2, 2, wrap), makeItem(2, 3, 3, note)}, []int{0, 2}},
 		{"and a deletion for gift wraps", wide, []*item{makeItem(0, 1, 1, wrap), makeItem(1, 2, 2, wrap), makeItem(2, 3, 3, deletion)}, []int{0, 1}},
 		{"what an event is about comes before it", wide, []*item{makeItem(0, 1, 1, same), makeItem(1, 2, 2, to(same.ID)), makeItem(2, 2, 2, note), makeItem(3, 3, 3, to(nostr.ID{8}))}, []int{0, 3}},
@@ -132,7 +133,13 @@ func TestPick(t *testing.T) {
 		{"a command in a channel is alone with the channel", ample, []*item{
 			makeItem(0, 1, 1, in(9000, "a")), makeItem(1, 1, 1, in(9, "b")), makeItem(2, 2, 2, in(9, "a")), makeItem(3, 3, 3, in(9, "b")), makeItem(4, 4, 4, in(9000, "b")), makeItem(5, 5, 5, in(9000, "c")),
 		}, []int{0, 3, 5}},
-		{"what follows from a command needs room", wide, []*item{makeItem(0, 1, 1, in(9000, "a")), makeItem(1, 2, 2, in(9000, "b")), makeItem(2, 3, 3, in(9000, "c")), makeItem(3, 4, 4, in(9000, "d"))}, []int{0, 1, 2}},
+		{"what follows from a command needs room", wide, []*item{makeItem(0, 1, 1, in(9000, "a")), makeItem(1, 2, 2, in(9000, "b")), makeItem(2, 3, 3, in(9000, "c")), makeItem(3, 4, 4, in(9000, "d"))}, []int{0, 1}},
+		{"and what has no room holds up its client and its channel, not others", wide, []*item{
+			makeItem(0, 1, 1, in(9000, "a")), makeItem(1, 2, 2, in(9000, "b")), makeItem(2, 3, 3, in(9000, "c")), makeItem(3, 3, 3, note), makeItem(4, 4, 4, in(9, "c")), makeItem(5, 4, 4, note), makeItem(6, 5, 5, in(9, "d")),
+		}, []int{0, 1, 6}},
+		{"nor another community", Limits{Events: 9, Bytes: 1000, Topics: 9}, []*item{
+			makeItem(0, 1, 1, note), elsewhere(makeItem(1, 2, 2, in(9030, ""))), elsewhere(makeItem(2, 3, 3, note)), makeItem(3, 4, 4, note),
+		}, []int{0, 3}},
 		{"a creation ends its client's part, and others' use of the channel", wide, []*item{
 			makeItem(0, 1, 1, in(9007, "a")), makeItem(1, 1, 1, in(9, "b")), makeItem(2, 2, 2, in(9, "a")), makeItem(3, 3, 3, in(9007, "a")), makeItem(4, 4, 4, in(9, "b")),
 		}, []int{0, 4}},
@@ -212,6 +219,35 @@ func TestPickProperties(t *testing.T) {
 		}
 		require.Zero(t, total)
 	})
+}
+
+// Behind as many commands as a connection may have in flight, of many clients, an event of another community is in the
+// first transaction; each of the commands has its turn, in the order of sending.
+func TestCommandsHoldUpOnlyTheirCommunity(t *testing.T) {
+	limits := Limits{Events: 1024, Bytes: 917504, Erasures: 10000, Topics: 1000}
+	const n = 2048
+	for _, kind := range []nostr.Kind{nostr.KindPutUser, nostr.KindRelayAddMember} {
+		for _, clients := range []int{16, 256} {
+			var waiting []Item
+			for i := range n {
+				ev := nostr.Event{Kind: kind}
+				if kind == nostr.KindPutUser {
+					ev.Tags = nostr.Tags{{"h", strconv.Itoa(i)}}
+				}
+				waiting = append(waiting, makeItem(i, byte(i%clients), byte(i%clients), ev))
+			}
+			waiting = append(waiting, elsewhere(makeItem(n, 1, 1, nostr.Event{Kind: 1})))
+			batch, rest := pick(waiting, limits)
+			require.Contains(t, numbers(batch), n)
+			transactions := 1
+			for ; len(rest) > 0; transactions++ {
+				first := rest[0].(*item).n
+				batch, rest = pick(rest, limits)
+				require.Contains(t, numbers(batch), first, "nothing is passed over for ever")
+			}
+			require.LessOrEqual(t, transactions, n)
+		}
+	}
 }
 
 func TestQueueGathersWhileItCommits(t *testing.T) {
@@ -363,12 +399,28 @@ func TestOutageIsNotBisected(t *testing.T) {
 	}
 }
 
-func TestUnknownFailureRefusesTheBatch(t *testing.T) {
-	items, s, _ := flushWith(t, 8, func(int) error { return errors.New("surprise") })
-	require.Len(t, s.batches, 1)
+// What fails for a reason of its own does not take its neighbours along, be it a fault or a refusal.
+func TestFailuresAreIsolated(t *testing.T) {
+	tooMuch := &store.RefusedError{Verdict: policy.TooMuchFollows}
+	items, _, published := flushWith(t, 8, func(n int) error {
+		switch n {
+		case 2:
+			return errors.New("surprise")
+		case 5:
+			return fmt.Errorf("commit: %w", tooMuch)
+		}
+		return nil
+	})
+	require.Equal(t, 4, published)
 	for _, it := range items {
-		require.Equal(t, fault.InternalFault, it.answers[0].Reason)
-		require.Equal(t, items[0].answers[0].Message, it.answers[0].Message, "one fault, one reference")
+		switch it.n {
+		case 2:
+			require.Equal(t, fault.InternalFault, it.answers[0].Reason)
+		case 5:
+			require.Equal(t, policy.TooMuchFollows, it.answers[0])
+		default:
+			require.Equal(t, policy.Verdict{}, it.answers[0])
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package commit
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -40,8 +41,9 @@ type Committer struct {
 // maxLinks bounds the links of one span.
 const maxLinks = 32
 
-// Flush commits a batch and answers its items, each only when its outcome is known. If the data of one event
-// makes the transaction fail, the batch is split until that event is alone, and only it is refused.
+// Flush commits a batch and answers its items, each only when its outcome is known. If one event makes the transaction
+// fail, whatever the reason, the batch is split until that event is alone, and only it is refused. A batch that may
+// succeed later is not split.
 func (c *Committer) Flush(ctx context.Context, batch []Item) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
@@ -70,6 +72,7 @@ func (c *Committer) flush(ctx context.Context, batch []Item) {
 	if c.Observe != nil {
 		c.Observe(ctx, len(batch), time.Since(began), err != nil)
 	}
+	var refused *store.RefusedError
 	switch {
 	case err == nil:
 		if result.Row != nil {
@@ -84,12 +87,14 @@ func (c *Committer) flush(ctx context.Context, batch []Item) {
 	case store.IsTransient(err) || ctx.Err() != nil:
 		c.Log.LogAttrs(ctx, slog.LevelWarn, "batch not committed", slog.Int("events", len(batch)), slog.Any("error", err))
 		answer(batch, policy.Overloaded)
-	case store.IsDataError(err) && len(batch) > 1:
+	case len(batch) > 1:
 		c.flush(ctx, batch[:len(batch)/2])
 		c.flush(ctx, batch[len(batch)/2:])
+	case errors.As(err, &refused):
+		answer(batch, refused.Verdict)
 	default:
 		internal := fault.Internal(err)
-		c.Log.LogAttrs(ctx, slog.LevelError, "batch refused by the database", slog.Int("events", len(batch)), slog.Any("error", internal))
+		c.Log.LogAttrs(ctx, slog.LevelError, "event refused by the database", slog.Any("error", internal))
 		answer(batch, policy.Verdict{Reason: internal.Reason, Message: internal.Message})
 	}
 }

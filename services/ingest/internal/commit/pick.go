@@ -41,7 +41,7 @@ type picker struct {
 	erasures  int
 	ids       map[policy.EventKey]bool
 	addresses map[address]bool
-	held      map[policy.ChannelKey]bool // channels that a command of the batch holds
+	held      map[policy.ChannelKey]bool // channels that a command of the batch holds, or one that waits for room
 	authors   map[client]bool            // who has an event in the batch
 	deleters  map[client]bool            // authors whose deletion is in the batch
 	deletions map[int64]bool             // communities with a deletion in the batch
@@ -50,7 +50,7 @@ type picker struct {
 	followed  map[policy.EventKey]bool // targets whose channels, unknown as yet, are topics too
 	follows   map[int64]bool           // communities with an event in the batch that follows its target
 	changed   map[int64]bool           // communities with a command in one of their channels in the batch
-	whole     map[int64]bool           // communities of which one event of the batch holds everything
+	whole     map[int64]bool           // the same of communities
 	blocked   map[client]bool          // clients that have an event held back
 }
 
@@ -63,6 +63,10 @@ type picker struct {
 // a target into its channel may be in any, so it is not together with a command in some channel of the community. What
 // conflicts is held back for the next batch, and so is everything that the same client sent after it, as well as after
 // a deletion or a command: what one client sends takes effect in the order of sending. Other clients are not held up by it.
+//
+// What there is no room for waits as well, and with a command what is in its channel or community: the rest of the line
+// goes on without it, so that the large ones of some do not make the batches of all small. Nothing waits for ever, since
+// nothing comes before what waits but what was before it, and the first one always goes.
 func pick(waiting []Item, limits Limits) (batch, rest []Item) {
 	p := &picker{
 		limits: limits, ids: map[policy.EventKey]bool{}, addresses: map[address]bool{},
@@ -73,12 +77,18 @@ func pick(waiting []Item, limits Limits) (batch, rest []Item) {
 	}
 	for i, it := range waiting {
 		c := it.Candidate()
-		if len(batch) >= limits.Events || !p.fits(c, len(batch)) {
+		if len(batch) >= limits.Events || p.full(len(batch)) {
 			return batch, append(rest, waiting[i:]...)
 		}
 		from := client{c.Community, c.Client()}
 		if p.blocked[from] || p.conflicts(c) {
 			p.blocked[from] = true
+			rest = append(rest, it)
+			continue
+		}
+		if !p.fits(c, len(batch)) {
+			p.blocked[from] = true
+			p.hold(c)
 			rest = append(rest, it)
 			continue
 		}
@@ -90,6 +100,9 @@ func pick(waiting []Item, limits Limits) (batch, rest []Item) {
 	}
 	return batch, rest
 }
+
+// full reports whether there is no room even for the smallest event.
+func (p *picker) full(n int) bool { return n > 0 && p.bytes+policy.EnvelopeOverhead > p.limits.Bytes }
 
 // fits reports whether there is room; the first event always has it.
 func (p *picker) fits(c *policy.Candidate, n int) bool {
@@ -190,11 +203,18 @@ func (p *picker) add(c *policy.Candidate) {
 	if c.FollowsTarget() {
 		p.followed[targets(c)[0]], p.follows[c.Community] = true, true
 	}
-	if c.Whole() {
-		p.whole[c.Community] = true
-	}
+	p.hold(c)
 	if c.Channel != "" && c.Command != nil {
+		p.changed[c.Community] = true
+	}
+}
+
+// hold keeps what comes later out of the community or channel that the event is alone with.
+func (p *picker) hold(c *policy.Candidate) {
+	switch {
+	case c.Whole():
+		p.whole[c.Community] = true
+	case c.Command != nil:
 		p.held[c.ChannelKey()] = true
-		p.changed[c.Community] = p.changed[c.Community] || c.Command != nil
 	}
 }

@@ -156,7 +156,7 @@ const EnvelopeOverhead = 384
 func (c *Candidate) Size() int {
 	size := len(c.Raw) + EnvelopeOverhead
 	if c.Command != nil {
-		size += FollowUpBytes
+		size += c.Command.FollowUps
 	}
 	if c.Reply != nil {
 		size += SummaryBytes + EnvelopeOverhead

@@ -19,6 +19,8 @@ type Command struct {
 	Signs bool
 	// Governs is set when it is taken from keys that are timed out, so that a moderator can lift its own timeout.
 	Governs bool
+	// FollowUps is how many bytes of a message on the bus the events may have that the relay signs because of it.
+	FollowUps int
 }
 
 // commandRule is what is known of a kind of command, besides what package kind says of all.
@@ -27,6 +29,8 @@ type commandRule struct {
 	// fresh is set when created_at must be within CommandWindow of now. What is not stored must be, since its id
 	// is not remembered for longer.
 	fresh bool
+	// quiet is set when the relay signs nothing because of it but the summary of a thread.
+	quiet bool
 	// parse reads what is asked for. It sets nothing of the candidate.
 	parse func(*Candidate) (any, Verdict)
 }
@@ -38,8 +42,9 @@ const CommandWindow = 120 * time.Second
 // the window has passed by the clock of every replica.
 const CommandMemory = CommandWindow + time.Minute
 
-// FollowUpBytes is how many bytes of JSON all events that the relay signs because of one command may have.
-const FollowUpBytes = 256 << 10
+// FollowUpBytes is how many bytes of a message on the bus all events may have that the relay signs because of one
+// command, each with its EnvelopeOverhead.
+const FollowUpBytes = 384 << 10
 
 // commands are the kinds that are carried out. Whoever adds one adds a row here, its parse function, and what the
 // store does (store.execute).
@@ -47,25 +52,25 @@ var commands = map[nostr.Kind]commandRule{
 	nostr.KindRelayAddMember:    {Command: Command{Signs: true, Governs: true}, fresh: true, parse: parseAddMember},
 	nostr.KindRelayRemoveMember: {Command: Command{Signs: true, Governs: true}, fresh: true, parse: parseRemoveMember},
 	nostr.KindRelayChangeRole:   {Command: Command{Signs: true, Governs: true}, fresh: true, parse: parseChangeRole},
-	nostr.KindRelaySetProfile:   {Command: Command{Governs: true}, fresh: true, parse: parseSetProfile},
+	nostr.KindRelaySetProfile:   {Command: Command{Governs: true}, fresh: true, quiet: true, parse: parseSetProfile},
 	nostr.KindRelayJoinRequest:  {Command: Command{Signs: true, Outsiders: true}, fresh: true, parse: parseJoinRelay},
 	nostr.KindRelayLeaveRequest: {Command: Command{Signs: true}, fresh: true, parse: parseLeaveRelay},
 
 	// Members that are removed are only announced with a key; moderation works without one.
 	nostr.KindBan:           {Command: Command{Governs: true}, fresh: true, parse: parseBan},
-	nostr.KindUnban:         {Command: Command{Governs: true}, fresh: true, parse: parseUnban},
-	nostr.KindTimeout:       {Command: Command{Governs: true}, fresh: true, parse: parseTimeout},
-	nostr.KindUntimeout:     {Command: Command{Governs: true}, fresh: true, parse: parseUntimeout},
+	nostr.KindUnban:         {Command: Command{Governs: true}, fresh: true, quiet: true, parse: parseUnban},
+	nostr.KindTimeout:       {Command: Command{Governs: true}, fresh: true, quiet: true, parse: parseTimeout},
+	nostr.KindUntimeout:     {Command: Command{Governs: true}, fresh: true, quiet: true, parse: parseUntimeout},
 	nostr.KindResolveReport: {Command: Command{Governs: true}, fresh: true, parse: parseResolveReport},
 
 	// Channels work without a relay key: what would be signed is left out.
 	nostr.KindPutUser:      {parse: parsePutUser},
 	nostr.KindRemoveUser:   {parse: parseRemoveUser},
 	nostr.KindEditMetadata: {parse: parseEditChannel},
-	nostr.KindDeleteEvent:  {parse: parseDeleteEvent},
+	nostr.KindDeleteEvent:  {quiet: true, parse: parseDeleteEvent},
 	nostr.KindCreateGroup:  {parse: parseCreateChannel},
 	nostr.KindDeleteGroup:  {parse: parseDeleteChannel},
-	nostr.KindCreateInvite: {fresh: true, parse: parseChannelInvite},
+	nostr.KindCreateInvite: {fresh: true, quiet: true, parse: parseChannelInvite},
 	nostr.KindJoinRequest:  {parse: parseJoinChannel},
 	nostr.KindLeaveRequest: {parse: parseLeaveChannel},
 }
@@ -93,6 +98,10 @@ func (c *Candidate) parseCommand(now time.Time) Verdict {
 	}
 	command := rule.Command
 	command.Asks = asks
+	command.FollowUps = FollowUpBytes
+	if rule.quiet {
+		command.FollowUps = SummaryBytes + EnvelopeOverhead
+	}
 	c.Command = &command
 	return Verdict{}
 }

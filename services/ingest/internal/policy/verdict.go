@@ -25,6 +25,8 @@ var (
 	Overloaded = Verdict{fault.Overloaded, "cannot store events at the moment, try again"}
 	// Undelivered answers an ephemeral event that could not be passed on; it may be sent again.
 	Undelivered = Verdict{fault.Overloaded, "cannot deliver events at the moment, try again"}
+	// TooMuchFollows answers what would have the relay sign more than it can pass on together.
+	TooMuchFollows = Verdict{fault.Invalid, "what the relay would have to sign because of this is too large"}
 	// Draining answers what comes in while the process shuts down.
 	Draining = Verdict{fault.Overloaded, "shutting down, try again"}
 	// Deleted answers an event whose author asked for its deletion (NIP-09).

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -18,9 +17,6 @@ FROM unnest($1::bigint[], $2::integer[], $3::bytea[], $4::bytea[])
     WITH ORDINALITY AS q (community_id, kind, pubkey, d, n)
 JOIN ingest.addresses a
     ON a.community_id = q.community_id AND a.kind = q.kind AND a.pubkey = q.pubkey AND a.d = q.d`
-
-// errFollowUps says that the relay would sign more than a batch has room for.
-var errFollowUps = errors.New("too many bytes to be signed because of one change")
 
 // draft is an event that the relay will sign because of a change.
 type draft struct {
@@ -45,7 +41,8 @@ func (x *change) draft(d draft) {
 
 // sign makes events of the drafts and adds them to the transaction as entries that are accepted. created_at is the
 // database's time, and for an event with an address later than that of the version it replaces. An event that would
-// be the same as a stored one, because the same happened twice in a second, is from the next second.
+// be the same as a stored one, because the same happened twice in a second, is from the next second. If there is more
+// to sign than a batch has room for, the error is a RefusedError.
 func (x *change) sign(ctx context.Context, traceparent string) error {
 	if x.roster {
 		if err := x.draftRoster(ctx); err != nil {
@@ -82,8 +79,8 @@ func (x *change) sign(ctx context.Context, traceparent string) error {
 			return err
 		}
 		e.Raw = e.Event.AppendJSON(nil)
-		if size += len(e.Raw); size > policy.FollowUpBytes {
-			return errFollowUps
+		if size += len(e.Raw) + policy.EnvelopeOverhead; size > policy.FollowUpBytes {
+			return &RefusedError{policy.TooMuchFollows}
 		}
 		x.entries = append(x.entries, e)
 	}
