@@ -372,6 +372,7 @@ type directory struct {
 	calls   int
 	asked   []string
 	gate    chan struct{} // when set, answers wait for it
+	held    int           // questions that came to the gate
 }
 
 func newDirectory() *directory {
@@ -388,6 +389,38 @@ func (d *directory) revoke(channel string, key nostr.PubKey) uint64 {
 	d.denied[channel][key] = true
 	d.at[channel]++
 	return d.at[channel]
+}
+
+// remove deletes a channel: it has no version, and nobody may read it.
+func (d *directory) remove(channel string, readers ...nostr.PubKey) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.at, channel)
+	d.denied[channel] = map[nostr.PubKey]bool{}
+	for _, key := range readers {
+		d.denied[channel][key] = true
+	}
+}
+
+// shut makes answers wait until the function that it returns is called.
+func (d *directory) shut() (open func()) {
+	gate := make(chan struct{})
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.gate, d.held = gate, 0
+	return func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.gate = nil
+		close(gate)
+	}
+}
+
+// waiting returns how many questions came to the gate since it was shut.
+func (d *directory) waiting() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.held
 }
 
 func (d *directory) admit(channel string, key nostr.PubKey) uint64 {
@@ -425,6 +458,9 @@ func (d *directory) count() int {
 func (d *directory) CheckAccess(ctx context.Context, in *searchv1.CheckAccessRequest, _ ...grpc.CallOption) (*searchv1.CheckAccessResponse, error) {
 	d.mu.Lock()
 	gate := d.gate
+	if gate != nil {
+		d.held++
+	}
 	d.mu.Unlock()
 	if gate != nil {
 		select {

@@ -32,13 +32,15 @@ type Question struct {
 
 // Answer says for each key whether it may, and whether it moderates the community, from a state of versions At. The state is at least as new as
 // asked for, that is search's promise; At may still be lower than Question.Min, because a channel that was
-// deleted, or made anew since, counts from the beginning.
+// deleted has no version. One that is made anew under its id begins above all that it had.
 type Answer struct {
 	Keys    []nostr.PubKey
 	Allowed []bool
 	// Moderator is as long as Allowed.
 	Moderator []bool
 	At        Versions
+	// Min is the question's.
+	Min Versions
 }
 
 // Ask calls search once.
@@ -65,5 +67,5 @@ func Ask(ctx context.Context, c Checker, q Question) (Answer, error) {
 		return Answer{}, fmt.Errorf("check access of %d keys: %w", len(q.Keys), ErrUndecided)
 	}
 	at := Versions{Community: out.GetCommunityAclVersion(), Channel: out.GetChannelAclVersion()}
-	return Answer{Keys: q.Keys, Allowed: out.GetAllowed(), Moderator: moderator, At: at}, nil
+	return Answer{Keys: q.Keys, Allowed: out.GetAllowed(), Moderator: moderator, At: at, Min: q.Min}, nil
 }

@@ -25,6 +25,7 @@ type Grant struct {
 	had       bool // was allowed once
 	moderates bool
 	at        Versions
+	asked     Versions // the Min of the question that was answered last; above at if the channel was deleted
 }
 
 // Key returns the key that the grant is about.
@@ -91,7 +92,8 @@ func (t *Topic) Len() int { return len(t.grants) }
 func (t *Topic) Unsure() bool { return t.unsure > 0 }
 
 // Stale returns up to limit keys whose verdicts are not good for versions v: those of must first, then
-// others of the topic that would have to be asked for next.
+// others of the topic that would have to be asked for next, unless they were: of a channel that was deleted there is no
+// newer verdict.
 func (t *Topic) Stale(v Versions, must []*Grant, limit int) []nostr.PubKey {
 	var keys []nostr.PubKey
 	taken := make(map[nostr.PubKey]struct{}, len(must))
@@ -108,6 +110,9 @@ func (t *Topic) Stale(v Versions, must []*Grant, limit int) []nostr.PubKey {
 		}
 	}
 	for _, g := range t.grants {
+		if g.known && g.asked.Covers(v) {
+			continue
+		}
 		if !add(g) {
 			return keys
 		}
@@ -130,7 +135,7 @@ func (t *Topic) Apply(a Answer) (revoked bool) {
 		}
 		revoked = revoked || (g.allowed && !a.Allowed[i])
 		g.known, g.allowed, g.moderates, g.at = true, a.Allowed[i], a.Moderator[i], a.At
-		g.had = g.had || g.allowed
+		g.had, g.asked = g.had || g.allowed, a.Min
 	}
 	return revoked
 }

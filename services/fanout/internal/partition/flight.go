@@ -22,9 +22,9 @@ type flights struct {
 	retry      *time.Timer
 	backingOff bool
 	pause      time.Duration
-	// unsure are topics with keys that search was never asked about, and channels of which an envelope has a newer
-	// access version than any before: they are asked about ahead of the envelopes that need it, when there is nothing
-	// more urgent.
+	// unsure are topics with keys that search has not said anything about, and channels of which an envelope has a newer
+	// access version than what it said: they are asked about ahead of the envelopes that need it, when there is nothing
+	// more urgent, until it is known of every key.
 	unsure map[*topic]struct{}
 }
 
@@ -83,19 +83,18 @@ func (p *Partition) land(ctx context.Context, l landing) {
 }
 
 // askAhead asks about keys that are new, so that the first envelope need not wait for it, and about those of a channel
-// whose members have changed, so that who was removed is told although nothing comes that it asked for. A failure is
-// not repeated: an envelope will ask.
+// whose members have changed, so that who was removed is told although nothing comes that it asked for. It goes on
+// after a failure, and after an answer about as many keys as one question holds: of a channel that was deleted nothing
+// comes that would ask again.
 func (p *Partition) askAhead(ctx context.Context) {
 	for t := range p.access.unsure {
 		if p.access.aloft || p.access.backingOff {
 			return
 		}
-		v := t.newest
-		if t.access.Unsure() {
-			v = access.Versions{}
+		p.ask(ctx, t.access, t.newest, nil)
+		if !p.access.aloft {
+			delete(p.access.unsure, t) // there was nothing to ask
 		}
-		p.ask(ctx, t.access, v, nil)
-		delete(p.access.unsure, t)
 	}
 }
 
