@@ -23,6 +23,12 @@ ALTER TABLE ingest.channels
     DROP CONSTRAINT channels_community_id_h_key,
     ADD CONSTRAINT channels_h_key UNIQUE (h, community_id);
 
+-- Fan-out keeps who may read a channel by the channel's version, so under an id that was used before it must not begin again
+-- where what is known of the deleted channel still holds. Each new channel begins above all the versions that one
+-- before it can reach.
+CREATE SEQUENCE ingest.channel_versions AS bigint INCREMENT BY 268435456 START WITH 268435456;
+ALTER TABLE ingest.channels ALTER COLUMN acl_version SET DEFAULT nextval('ingest.channel_versions');
+
 -- The code itself is not kept: whoever reads this table cannot join with it.
 CREATE TABLE ingest.channel_invites (
     community_id bigint      NOT NULL,
@@ -45,11 +51,13 @@ CREATE TABLE ingest.deleted_channels (
 CREATE INDEX deleted_channels_time ON ingest.deleted_channels (deleted_at);
 
 GRANT SELECT, INSERT, UPDATE, DELETE ON ingest.channel_invites, ingest.deleted_channels TO apiary_ingest;
+GRANT USAGE ON ingest.channel_versions TO apiary_ingest;
 
 -- +goose Down
 DROP TABLE ingest.deleted_channels;
 DROP TABLE ingest.channel_invites;
 ALTER TABLE ingest.channels
+    ALTER COLUMN acl_version SET DEFAULT 1,
     DROP CONSTRAINT channels_h_key,
     ADD CONSTRAINT channels_community_id_h_key UNIQUE (community_id, h),
     DROP COLUMN snapshot_due,
@@ -60,3 +68,4 @@ ALTER TABLE ingest.channels
     DROP COLUMN topic,
     DROP COLUMN type,
     DROP COLUMN banner;
+DROP SEQUENCE ingest.channel_versions;

@@ -117,6 +117,13 @@ CREATE TABLE ingest.channel_members (
     CONSTRAINT channel_members_role_check CHECK ((role = ANY (ARRAY['owner'::text, 'admin'::text, 'member'::text, 'guest'::text, 'bot'::text])))
 );
 
+CREATE SEQUENCE ingest.channel_versions
+    START WITH 268435456
+    INCREMENT BY 268435456
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1;
+
 CREATE TABLE ingest.channels (
     community_id bigint NOT NULL,
     id bigint NOT NULL,
@@ -125,7 +132,7 @@ CREATE TABLE ingest.channels (
     about text DEFAULT ''::text NOT NULL,
     picture text DEFAULT ''::text NOT NULL,
     visibility text DEFAULT 'open'::text NOT NULL,
-    acl_version bigint DEFAULT 1 NOT NULL,
+    acl_version bigint DEFAULT nextval('ingest.channel_versions'::regclass) NOT NULL,
     created_by bytea NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     archived_at timestamp with time zone,
@@ -673,6 +680,8 @@ GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.channel_invites TO apiary_inge
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.channel_members TO apiary_ingest;
 GRANT SELECT ON TABLE ingest.channel_members TO apiary_search;
+
+GRANT USAGE ON SEQUENCE ingest.channel_versions TO apiary_ingest;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.channels TO apiary_ingest;
 GRANT SELECT ON TABLE ingest.channels TO apiary_search;
