@@ -227,6 +227,9 @@ func (x *change) banEvent(ctx context.Context, m Moderator, id nostr.ID) error {
 	if err := x.conn.SendBatch(ctx, b).Close(); err != nil {
 		return err
 	}
+	if err := x.leaveThreads(ctx, x.conn, found, 1); err != nil {
+		return err
+	}
 	b = &pgx.Batch{}
 	queueErase(b, found, true)
 	return x.conn.SendBatch(ctx, b).Close()

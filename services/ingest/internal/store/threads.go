@@ -35,8 +35,9 @@ SET replies = c.replies + excluded.replies, descendants = c.descendants + exclud
     summary_at = greatest(excluded.summary_at, c.summary_at + 1)
 RETURNING community_id, id, replies, descendants, summary_at`
 
-	// By replies_pkey and reply_counts_pkey: the opposite. The counts stay, with 0, as long as there is something
-	// that they count for.
+	// By replies_pkey, reply_counts_pkey and event_ids_pkey: the opposite. The counts stay, with 0, as long as there is
+	// something that they count for: those of an event that is gone end with its last reply. Whoever runs this holds the
+	// channel exclusively, or its community.
 	sqlEraseReplies = `
 WITH gone AS (
     DELETE FROM ingest.replies r USING unnest($1::bigint[], $2::bytea[]) AS q (community_id, id)
@@ -50,12 +51,19 @@ WITH gone AS (
         SELECT community_id, root_id, 0, 1 FROM gone
     ) AS each_reply (community_id, id, replies, descendants)
     GROUP BY community_id, id
+), rest AS (
+    SELECT less.*, c.replies = less.replies AND c.descendants = less.descendants AND NOT EXISTS (
+        SELECT FROM ingest.event_ids i WHERE i.community_id = c.community_id AND i.id = c.id) AS ended
+    FROM less JOIN ingest.reply_counts c ON c.community_id = less.community_id AND c.id = less.id
+), ended AS (
+    DELETE FROM ingest.reply_counts c USING rest
+    WHERE rest.ended AND c.community_id = rest.community_id AND c.id = rest.id
 )
 UPDATE ingest.reply_counts c
 SET replies = c.replies - less.replies, descendants = c.descendants - less.descendants,
     summary_at = greatest($3::bigint, c.summary_at + 1)
-FROM less
-WHERE c.community_id = less.community_id AND c.id = less.id
+FROM rest AS less
+WHERE NOT less.ended AND c.community_id = less.community_id AND c.id = less.id
 RETURNING c.community_id, c.id, c.replies, c.descendants, c.summary_at, less.descendants > 0`
 
 	// By reply_counts_pkey: the counts of events that are erased, unless there are replies left.

@@ -1,10 +1,12 @@
 package store
 
 import (
+	"context"
 	"encoding/json"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
@@ -240,9 +242,49 @@ func TestThreadSummaries(t *testing.T) {
 	_, content = said(f.command(f.community, "owner", nostr.KindDeleteEvent, nostrtest.Channel("general"), e(moderated)))
 	require.Equal(t, map[string]any{"reply_count": 0.0, "descendant_count": 0.0, "last_reply_at": nil, "participants": []any{}}, content)
 
+	// So are a moderator's, by command or over HTTP.
+	var rows []*Row
+	WithPublish(func(_ context.Context, row *Row) { rows = append(rows, row) })(f.Store)
+	removed := f.chat("bob", "general", "removed", reply(first))
+	f.accept(removed)
+	f.moderate(BanEvent(removed.Event.ID))
+	require.Len(t, rows, 1)
+	_, content = summaryOf(t, rows[0], local)
+	require.Equal(t, map[string]any{"reply_count": 0.0, "descendant_count": 0.0, "last_reply_at": nil, "participants": []any{}}, content)
+	alone := f.chat("bob", "general", "alone")
+	f.accept(alone)
+	f.moderate(BanEvent(alone.Event.ID))
+	require.Len(t, rows, 1, "nothing to say")
+
 	// Of a root that is gone there is nothing to say.
 	another := f.chat("bob", "general", "another", reply(first))
 	f.accept(another, f.candidate("alice", deletion(e(first))...))
 	ev, _ = said(f.chat("carol", "general", "still", reply(another)))
 	require.Nil(t, ev)
+}
+
+// Of a thread that is erased in pages no counts stay, whether its root goes first or last.
+func TestCountsGoWithTheirThreads(t *testing.T) {
+	f := newFixture(t).withKey()
+	f.channel("general")
+	for i, step := range []int64{1, -1} {
+		at := func(n int64) nostrtest.Option { return nostrtest.CreatedAt(nostrtest.Epoch + step*n) }
+		first := f.chat("alice", "general", "first"+strconv.Itoa(i), at(10))
+		f.accept(first)
+		direct := f.chat("alice", "general", "direct", reply(first), at(20))
+		f.accept(direct)
+		f.accept(f.chat("alice", "general", "nested", reply(direct), at(30)))
+	}
+	require.Equal(t, 4, f.count(`SELECT count(*) FROM ingest.reply_counts`))
+	v, _ := f.order(f.command(f.community, "owner", nostr.KindDeleteGroup, nostrtest.Channel("general")))
+	require.Equal(t, policy.Verdict{}, v)
+	for {
+		n, err := f.SweepDeleted(t.Context(), time.Now().Add(time.Minute), 1)
+		require.NoError(t, err)
+		if n == 0 {
+			break
+		}
+	}
+	require.Zero(t, f.count(`SELECT count(*) FROM ingest.replies`))
+	require.Zero(t, f.count(`SELECT count(*) FROM ingest.reply_counts`))
 }

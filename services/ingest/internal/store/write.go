@@ -79,13 +79,12 @@ func (t *transaction) write(ctx context.Context, conn *pgx.Conn) error {
 			b.Queue(sqlInsertVanished, e.Community, e.Event.PubKey[:], e.Event.CreatedAt, e.Event.ID[:])
 		}
 	}
-	var row *Row
 	if len(accepted) > 0 {
 		queueEvents(b, accepted)
-		var err error
-		if row, err = t.queueRow(b, accepted); err != nil {
-			return err
-		}
+	}
+	row, err := t.queueRow(b, accepted)
+	if err != nil {
+		return err
 	}
 	b.Queue(sqlCommit)
 	if err := conn.SendBatch(ctx, b).Close(); err != nil {
@@ -95,11 +94,15 @@ func (t *transaction) write(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// queueRow inserts the outbox row of what is stored, and of what is said about it. The row is complete when b has been read.
+// queueRow inserts the outbox row of what is stored, and of what is said about threads. It is nil if that is nothing, and
+// complete when b has been read.
 func (t *transaction) queueRow(b *pgx.Batch, accepted []*entry) (*Row, error) {
 	summaries, err := t.summaries()
 	if err != nil {
 		return nil, err
+	}
+	if len(accepted)+len(summaries) == 0 {
+		return nil, nil //nolint:nilnil // there is nothing to publish
 	}
 	payload, err := t.payload(append(slices.Clip(accepted), summaries...))
 	if err != nil {
