@@ -47,7 +47,7 @@ func TestTheRosterIsPublishedWhoeverChangesIt(t *testing.T) {
 	// stream, is not carried out again.
 	join := event(t, "dave", nostrtest.Kind(nostr.KindRelayJoinRequest), nostrtest.Tag("claim", invite.GetCode()))
 	requireVerdict(t, commonv1.Reason_REASON_UNSPECIFIED, "info: welcome to this relay", h.open(one).offer(by(community, join, "dave")))
-	requireVerdict(t, commonv1.Reason_REASON_DUPLICATE, "already processed", h.open(two).offer(by(community, join, "dave")))
+	requireVerdict(t, commonv1.Reason_REASON_DUPLICATE, "you are already a member of this relay", h.open(two).offer(by(community, join, "dave")))
 	bad := event(t, "erin", nostrtest.Kind(nostr.KindRelayJoinRequest), nostrtest.Tag("claim", "x"))
 	requireVerdict(t, commonv1.Reason_REASON_RESTRICTED, "that is an invalid invite code", h.open(one).offer(by(community, bad, "erin")))
 

@@ -22,7 +22,7 @@ const (
 	maxChannelCode = 256
 )
 
-// ChannelInviteLife is for how long an invite is good that does not say when it expires (NIP-40).
+// ChannelInviteLife is for how long an invite is good at most, and if it does not say when it expires (NIP-40).
 const ChannelInviteLife = 30 * 24 * time.Hour
 
 // MaxChannelInvites is how many invites of a channel may be open, those that have expired lately included.
@@ -33,9 +33,13 @@ func parseChannelInvite(c *Candidate) (any, Verdict) {
 	if len(code) < minChannelCode || len(code) > maxChannelCode {
 		return nil, invalid(fmt.Sprintf("an invite needs a code tag of %d to %d bytes", minChannelCode, maxChannelCode))
 	}
+	until, v := parseUntil(c)
+	if !v.Accepted() {
+		return nil, v
+	}
 	invite := &ChannelInvite{Code: code, ExpiresAt: c.Event.CreatedAt + int64(ChannelInviteLife/time.Second)}
-	if c.ExpiresAt != 0 {
-		invite.ExpiresAt = c.ExpiresAt
+	if until != 0 {
+		invite.ExpiresAt = min(invite.ExpiresAt, until)
 	}
 	return invite, Verdict{}
 }

@@ -36,6 +36,7 @@ func TestModeratorsCommands(t *testing.T) {
 		{"a ban of nobody", 9040, nil, nil, "missing or invalid p tag"},
 		{"a ban for good reasons", 9040, []nostrtest.Option{p, tag("reason", strings.Repeat("x", 1025))}, nil, "reason must be text of at most 1024 bytes"},
 		{"a ban for no text", 9040, []nostrtest.Option{p, tag("reason", "\x00")}, nil, "reason must be text of at most 1024 bytes"},
+		{"an invite to a channel for aeons", 9009, []nostrtest.Option{nostrtest.Channel("hall"), tag("code", "12345678"), tag("expiration", "9223372036854775807")}, nil, "expiration is too far away"},
 		{"a ban for aeons", 9040, []nostrtest.Option{p, tag("expiration", "253402300800")}, nil, "expiration is too far away"},
 		{"a ban that is over", 9040, []nostrtest.Option{p, tag("expiration", "1")}, nil, "event has expired"},
 		{"an old ban", 9040, []nostrtest.Option{p, nostrtest.CreatedAt(nostrtest.Epoch - 121)}, nil, "event timestamp too far from server time"},

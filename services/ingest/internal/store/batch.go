@@ -29,6 +29,7 @@ type entry struct {
 	erase   []stored // what it replaces or deletes
 	more    bool     // a request to vanish left events to SweepVanished
 
+	doomed   bool // a request to join that cannot be granted, so that the community need not be held for it
 	done     bool // a command that was carried out
 	followUp bool // the relay signed it because of a command or another change
 }
@@ -153,12 +154,15 @@ func (t *transaction) begin(b *pgx.Batch, locks lockSet) {
 // read begins the transaction, takes its locks, and reads and judges under them. Each statement has its own
 // snapshot, taken after the locks were granted.
 func (t *transaction) read(ctx context.Context, conn *pgx.Conn) error {
+	if err := t.doom(ctx, conn); err != nil {
+		return err
+	}
 	locks := lockSet{}
 	candidates := make([]*policy.Candidate, len(t.entries))
 	for i, e := range t.entries {
 		candidates[i] = e.Candidate
 		locks.shared(communityLock(e.Community))
-		if e.Deletion != nil || e.Whole() {
+		if (e.Deletion != nil || e.Whole()) && !e.doomed {
 			locks.exclusive(communityLock(e.Community))
 		}
 		if e.Channel != "" {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/apiary-relay/apiary/pkg/nostr"
 	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
 )
 
@@ -21,9 +22,23 @@ const (
 INSERT INTO ingest.channel_invites (community_id, channel_id, code_hash, created_by, expires_at) VALUES ($1, $2, $3, $4, $5)
 ON CONFLICT (community_id, channel_id, code_hash) DO UPDATE SET created_by = excluded.created_by, expires_at = excluded.expires_at`
 
-	// By channel_invites_pkey.
+	// By channel_invites_pkey and channel_members_pkey. A code is worth what its maker may do now.
 	sqlChannelInvite = `
-SELECT expires_at > now() FROM ingest.channel_invites WHERE community_id = $1 AND channel_id = $2 AND code_hash = $3`
+SELECT i.expires_at > now() FROM ingest.channel_invites i
+JOIN ingest.channel_members m ON m.community_id = i.community_id AND m.channel_id = i.channel_id AND m.pubkey = i.created_by
+    AND m.role IN ('owner', 'admin')
+WHERE i.community_id = $1 AND i.channel_id = $2 AND i.code_hash = $3`
+
+	// By channel_invites_pkey: at most policy.MaxChannelInvites are read.
+	sqlForgetChannelInvitesOf = `
+DELETE FROM ingest.channel_invites WHERE community_id = $1 AND channel_id = $2 AND created_by = $3`
+
+	// By channel_members_pubkey and channel_invites_pkey.
+	sqlForgetAllChannelInvitesOf = `
+DELETE FROM ingest.channel_invites i
+USING ingest.channel_members m
+WHERE m.community_id = $1 AND m.pubkey = $2
+    AND i.community_id = $1 AND i.channel_id = m.channel_id AND i.created_by = $2`
 
 	// By channel_invites_expiry and channel_invites_pkey.
 	sqlForgetChannelInvites = `
@@ -67,6 +82,22 @@ func (x *change) isChannelInvite(ctx context.Context, g *group, code string) (bo
 		return false, fmt.Errorf("look up invite of channel: %w", err)
 	}
 	return good, nil
+}
+
+// closeInvitesOf deletes the codes of a key that may no longer invite to a channel.
+func (x *change) closeInvitesOf(ctx context.Context, g *group, key nostr.PubKey) error {
+	if _, err := x.conn.Exec(ctx, sqlForgetChannelInvitesOf, x.community, g.id, key[:]); err != nil {
+		return fmt.Errorf("forget invites of a key to a channel: %w", err)
+	}
+	return nil
+}
+
+// forgetChannelInvitesOf deletes the codes of a key that is about to leave all channels that it is in.
+func (x *change) forgetChannelInvitesOf(ctx context.Context, key nostr.PubKey) error {
+	if _, err := x.conn.Exec(ctx, sqlForgetAllChannelInvitesOf, x.community, key[:]); err != nil {
+		return fmt.Errorf("forget invites of a key to channels: %w", err)
+	}
+	return nil
 }
 
 // ForgetChannelInvites forgets up to limit invites to channels that had expired before a moment, and returns how many.

@@ -83,6 +83,11 @@ func (x *change) putChannelMember(ctx context.Context, g *group, key nostr.PubKe
 	if _, err := x.conn.Exec(ctx, sqlPutChannelMember, x.community, g.id, key[:], role); err != nil {
 		return fmt.Errorf("put member of channel: %w", err)
 	}
+	if !role.Manages() {
+		if err := x.closeInvitesOf(ctx, g, key); err != nil {
+			return err
+		}
+	}
 	if err := x.raiseChannel(ctx, g); err != nil {
 		return err
 	}
@@ -104,6 +109,9 @@ func (x *change) addChannelMember(ctx context.Context, g *group, actor, key nost
 func (x *change) dropChannelMember(ctx context.Context, g *group, actor, key nostr.PubKey) error {
 	if _, err := x.conn.Exec(ctx, sqlDropChannelMember, x.community, g.id, key[:]); err != nil {
 		return fmt.Errorf("remove member of channel: %w", err)
+	}
+	if err := x.closeInvitesOf(ctx, g, key); err != nil {
+		return err
 	}
 	if err := x.raiseChannel(ctx, g); err != nil {
 		return err

@@ -101,6 +101,9 @@ func (x *change) execute(ctx context.Context, e *entry) (policy.Verdict, error) 
 
 // execute carries out the accepted commands of a batch, one after the other, and signs what follows from them.
 func (t *transaction) execute(ctx context.Context, conn *pgx.Conn) error {
+	if err := t.rejoin(ctx, conn); err != nil {
+		return err
+	}
 	for _, e := range t.accepted() {
 		if e.Command == nil {
 			continue
@@ -149,7 +152,14 @@ func (x *change) raise(ctx context.Context) error {
 
 // transact runs fn in a transaction that holds locks, commits what it did together with what the relay signs because
 // of it, and passes that on. fn enters one community before it changes anything.
+//
+// Changes wait for each other's locks, each with a connection in its hand, so only some of the pool's are theirs: batches
+// always find one.
 func (s *Store) transact(ctx context.Context, locks lockSet, fn func(x *change) error) error {
+	if err := s.changes.Acquire(ctx, 1); err != nil {
+		return fmt.Errorf("wait for other changes: %w", err)
+	}
+	defer s.changes.Release(1)
 	var row *Row
 	var revoked []Revocation
 	err := s.retry(ctx, func(conn *pgx.Conn) error {

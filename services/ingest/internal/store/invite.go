@@ -15,7 +15,7 @@ import (
 	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
 )
 
-// Statements of invites. Whoever runs them, but the sweep, holds the community exclusively.
+// Statements of invites. Whoever changes something, but the sweep, holds the community exclusively.
 const (
 	// By invites_pkey.
 	sqlCountInvites = `SELECT count(*) FROM ingest.invites WHERE community_id = $1`
@@ -25,9 +25,20 @@ INSERT INTO ingest.invites (community_id, code_hash, role, created_by, expires_a
 VALUES ($1, $2, $3, $4, now() + make_interval(secs => $5), nullif($6, 0))
 RETURNING expires_at`
 
-	// By invites_pkey.
-	sqlInvite = `
-SELECT role, expires_at <= now(), coalesce(uses >= max_uses, false) FROM ingest.invites WHERE community_id = $1 AND code_hash = $2`
+	// By invites_pkey, community_members_pkey and banned_pubkeys_pkey: one row, also where there is no such code. A code is
+	// worth what its maker may do now.
+	sqlClaim = `
+SELECT EXISTS (SELECT FROM ingest.banned_pubkeys b WHERE b.community_id = $1 AND b.pubkey = $2
+        AND (b.expires_at IS NULL OR b.expires_at > now())),
+    coalesce((SELECT m.role FROM ingest.community_members m WHERE m.community_id = $1 AND m.pubkey = $2), ''),
+    coalesce(i.role, ''), coalesce(i.expires_at <= now(), false), coalesce(i.uses >= i.max_uses, false)
+FROM (SELECT) AS one
+LEFT JOIN ingest.invites i ON i.community_id = $1 AND i.code_hash = $3
+    AND EXISTS (SELECT FROM ingest.community_members c
+        WHERE c.community_id = $1 AND c.pubkey = i.created_by AND c.role IN ('owner', 'admin'))`
+
+	// By invites_pkey: at most MaxInvites are read.
+	sqlForgetInvitesOf = `DELETE FROM ingest.invites WHERE community_id = $1 AND created_by = $2`
 
 	// By invites_pkey.
 	sqlUseInvite = `UPDATE ingest.invites SET uses = uses + 1 WHERE community_id = $1 AND code_hash = $2`
@@ -116,49 +127,152 @@ func (s *Store) MintInvite(ctx context.Context, community int64, actor nostr.Pub
 
 // ClaimInvite makes a key a member by an invite code and returns its role. The errors are ErrInviteInvalid,
 // ErrInviteExpired, ErrInviteUsedUp, ErrBanned, and ErrAlreadyMember with the role that the member has.
+//
+// Anybody may ask, so the community waits for those only whose code is good: the claim is judged without any lock, and if
+// it would be granted once more under it.
 func (s *Store) ClaimInvite(ctx context.Context, community int64, pubkey nostr.PubKey, code string) (policy.Role, error) {
-	var role policy.Role
-	_, err := s.changeCommunity(ctx, community, func(x *change) (err error) {
-		banned, err := x.isBanned(ctx, pubkey)
-		switch {
-		case err != nil:
+	role, err := s.judgeClaim(ctx, community, pubkey, code)
+	if err == nil {
+		_, err = s.changeCommunity(ctx, community, func(x *change) (err error) {
+			role, err = x.claimInvite(ctx, pubkey, code)
 			return err
-		case banned:
-			return ErrBanned
-		}
-		role, err = x.claimInvite(ctx, pubkey, code)
-		return err
-	})
+		})
+	}
 	if err != nil {
 		return role, fmt.Errorf("claim invite: %w", err)
 	}
 	return role, nil
 }
 
-// claimInvite is ClaimInvite for a key that is not banned.
-func (x *change) claimInvite(ctx context.Context, pubkey nostr.PubKey, code string) (policy.Role, error) {
-	role, err := x.role(ctx, pubkey)
+// judgeClaim is the function judgeClaim on a connection of those that changes may use.
+func (s *Store) judgeClaim(ctx context.Context, community int64, pubkey nostr.PubKey, code string) (policy.Role, error) {
+	if err := s.changes.Acquire(ctx, 1); err != nil {
+		return "", fmt.Errorf("wait for other changes: %w", err)
+	}
+	defer s.changes.Release(1)
+	return judgeClaim(ctx, s.pool, community, pubkey, code)
+}
+
+// querier asks for one row: a pool or a connection.
+type querier interface {
+	QueryRow(ctx context.Context, query string, args ...any) pgx.Row
+}
+
+// judgeClaim returns the role that a key would get by a code. The errors are those of ClaimInvite.
+func judgeClaim(ctx context.Context, q querier, community int64, pubkey nostr.PubKey, code string) (policy.Role, error) {
+	var banned, expired, usedUp bool
+	var has, gets policy.Role
+	err := q.QueryRow(ctx, sqlClaim, community, pubkey[:], hashCode(code)).Scan(&banned, &has, &gets, &expired, &usedUp)
 	switch {
 	case err != nil:
-		return "", err
-	case role != "":
-		return role, ErrAlreadyMember
-	}
-	var expired, usedUp bool
-	switch err := x.conn.QueryRow(ctx, sqlInvite, x.community, hashCode(code)).Scan(&role, &expired, &usedUp); {
-	case errors.Is(err, pgx.ErrNoRows):
-		return "", ErrInviteInvalid
-	case err != nil:
 		return "", fmt.Errorf("look up invite: %w", err)
+	case banned:
+		return "", ErrBanned
+	case has != "":
+		return has, ErrAlreadyMember
+	case gets == "":
+		return "", ErrInviteInvalid
 	case expired:
 		return "", ErrInviteExpired
 	case usedUp:
 		return "", ErrInviteUsedUp
 	}
+	return gets, nil
+}
+
+// claimInvite is ClaimInvite under the lock.
+func (x *change) claimInvite(ctx context.Context, pubkey nostr.PubKey, code string) (policy.Role, error) {
+	role, err := judgeClaim(ctx, x.conn, x.community, pubkey, code)
+	if err != nil {
+		return role, err
+	}
 	if _, err := x.conn.Exec(ctx, sqlUseInvite, x.community, hashCode(code)); err != nil {
 		return "", fmt.Errorf("use invite: %w", err)
 	}
 	return role, x.putMember(ctx, pubkey, role)
+}
+
+// forgetInvitesOf deletes the codes of a key that may no longer invite: they must not come to life again with its rights.
+func (x *change) forgetInvitesOf(ctx context.Context, pubkey nostr.PubKey) error {
+	if _, err := x.conn.Exec(ctx, sqlForgetInvitesOf, x.community, pubkey[:]); err != nil {
+		return fmt.Errorf("forget invites of a key: %w", err)
+	}
+	return nil
+}
+
+// doom marks the requests to join that will be refused, as far as that can be told without a lock: they need not have the
+// community wait for them.
+func (t *transaction) doom(ctx context.Context, conn *pgx.Conn) error {
+	for _, e := range t.entries {
+		if e.Command == nil {
+			continue
+		}
+		join, ok := e.Command.Asks.(*policy.JoinRelay)
+		if !ok {
+			continue
+		}
+		_, err := judgeClaim(ctx, conn, e.Community, e.Event.PubKey, join.Claim)
+		if e.doomed = err != nil && refusal(err) != (policy.Verdict{}); err != nil && !e.doomed {
+			return err
+		}
+	}
+	return nil
+}
+
+// refusal answers a request to join that judgeClaim has refused; the zero Verdict says that it is no refusal but a
+// failure.
+func refusal(err error) policy.Verdict {
+	switch {
+	case errors.Is(err, ErrInviteInvalid):
+		return policy.InviteInvalid
+	case errors.Is(err, ErrInviteExpired):
+		return policy.InviteExpired
+	case errors.Is(err, ErrInviteUsedUp):
+		return policy.InviteUsedUp
+	case errors.Is(err, ErrAlreadyMember):
+		return policy.AlreadyMember
+	case errors.Is(err, ErrBanned):
+		return policy.Banned
+	}
+	return policy.Verdict{}
+}
+
+// joinRelay makes the author of a request a member by the code that it names.
+func (x *change) joinRelay(ctx context.Context, e *entry, j *policy.JoinRelay) (policy.Verdict, error) {
+	var err error
+	if e.doomed {
+		// The community is not held exclusively, so nothing may change even if the code has become good meanwhile.
+		if _, err = judgeClaim(ctx, x.conn, x.community, e.Event.PubKey, j.Claim); err == nil {
+			err = ErrInviteInvalid
+		}
+	} else {
+		_, err = x.claimInvite(ctx, e.Event.PubKey, j.Claim)
+	}
+	if v := refusal(err); !v.Accepted() {
+		return v, nil
+	}
+	return policy.Welcome, err
+}
+
+// rejoin answers requests to join that were carried out before by what their authors are now: gateways take whoever is
+// told that it has joined for a member.
+func (t *transaction) rejoin(ctx context.Context, conn *pgx.Conn) error {
+	for _, e := range t.entries {
+		if e.verdict != policy.Processed || e.Event.Kind != nostr.KindRelayJoinRequest {
+			continue
+		}
+		x := &change{transaction: t, conn: conn, community: e.Community}
+		role, err := x.role(ctx, e.Event.PubKey)
+		switch {
+		case err != nil:
+			return err
+		case role == "":
+			e.verdict = policy.NotMember
+		default:
+			e.verdict = policy.AlreadyMember
+		}
+	}
+	return nil
 }
 
 // ForgetInvites forgets up to limit invites that had expired before a moment, and returns how many.

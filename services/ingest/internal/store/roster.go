@@ -91,12 +91,18 @@ func (x *change) writeMember(ctx context.Context, pubkey nostr.PubKey, role poli
 		x.draft(draft{kind: nostr.KindRelayMemberAdded, tags: nostr.Tags{protected, {"p", pubkey.String()}}})
 	}
 	x.roster = x.key != nil
+	if !added && !role.Moderates() {
+		return true, x.forgetInvitesOf(ctx, pubkey)
+	}
 	return true, nil
 }
 
 // dropMember removes a key from the community and from its channels, and has the relay say so. What commits later
-// carries a newer access version, so that the key gets nothing of it.
+// carries a newer access version, so that the key gets nothing of it. The invites that it made are no longer good.
 func (x *change) dropMember(ctx context.Context, pubkey nostr.PubKey) error {
+	if err := errors.Join(x.forgetInvitesOf(ctx, pubkey), x.forgetChannelInvitesOf(ctx, pubkey)); err != nil {
+		return err
+	}
 	inChannels, err := x.leaveChannels(ctx, pubkey)
 	if err != nil {
 		return err
@@ -214,19 +220,4 @@ func (x *change) leaveRelay(ctx context.Context, e *entry, l *policy.LeaveRelay)
 		return v, nil
 	}
 	return policy.Left, x.dropMember(ctx, e.Event.PubKey)
-}
-
-func (x *change) joinRelay(ctx context.Context, e *entry, j *policy.JoinRelay) (policy.Verdict, error) {
-	_, err := x.claimInvite(ctx, e.Event.PubKey, j.Claim)
-	switch {
-	case errors.Is(err, ErrInviteInvalid):
-		return policy.InviteInvalid, nil
-	case errors.Is(err, ErrInviteExpired):
-		return policy.InviteExpired, nil
-	case errors.Is(err, ErrInviteUsedUp):
-		return policy.InviteUsedUp, nil
-	case errors.Is(err, ErrAlreadyMember):
-		return policy.AlreadyMember, nil
-	}
-	return policy.Welcome, err
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/apiary-relay/apiary/pkg/limit"
 	"github.com/apiary-relay/apiary/pkg/nostr"
 	"github.com/apiary-relay/apiary/pkg/postgres"
 )
@@ -30,11 +31,15 @@ const (
 type Store struct {
 	pool       *pgxpool.Pool
 	partitions uint32
-	eraseBytes int64 // what one deletion may cover
+	changes    *limit.Budget // connections of changes that are no batches
+	eraseBytes int64         // what one deletion may cover
 	key        *nostr.SecretKey
 	publish    func(ctx context.Context, row *Row)
 	revoked    func(ctx context.Context, r Revocation)
 }
+
+// changesPart is the part of the pool's connections that changes may use which are no batches.
+const changesPart = 4
 
 // maxEraseBytes is how many bytes of events one deletion request may cover by id, and as many by address. They
 // are read to find out what belongs to them, while the community waits.
@@ -72,7 +77,10 @@ func (s *Store) tell(ctx context.Context, revoked []Revocation) {
 // New returns a store on the pool, whose role must be apiary_ingest (or own the schema). partitions is the
 // cluster's number of partitions.
 func New(pool *pgxpool.Pool, partitions uint32, opts ...Option) *Store {
-	s := &Store{pool: pool, partitions: partitions, eraseBytes: maxEraseBytes}
+	s := &Store{
+		pool: pool, partitions: partitions, eraseBytes: maxEraseBytes,
+		changes: limit.NewBudget(max(int64(pool.Config().MaxConns)/changesPart, 1)),
+	}
 	for _, opt := range opts {
 		opt(s)
 	}
