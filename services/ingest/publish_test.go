@@ -163,6 +163,33 @@ func TestBatchesFitTheServersMessages(t *testing.T) {
 	h.awaitEmptyOutbox()
 }
 
+// What could not be passed on together with what the relay may sign because of it is refused with the reason, not
+// committed; what has less signed is taken, as is everything without a key.
+func TestCommandsFitTheServersMessages(t *testing.T) {
+	h := newHarness(t, bustest.MaxPayload(64<<10))
+	keyless, signing := h.start("one"), h.start("two", withKey)
+	h.awaitStreams()
+	community := h.community(keyless, "one.example", open)
+	one, two := h.open(keyless), h.open(signing)
+	alice := func(opts ...nostrtest.Option) *ingestv1.Submission {
+		return by(community, event(t, "alice", append(opts, nostrtest.Channel("c"))...), "alice")
+	}
+	const tooSmall = "the max_payload of this relay's NATS is too small for what the relay may have to sign because of this"
+	requireVerdict(t, invalid, tooSmall, two.offer(alice(nostrtest.Kind(nostr.KindCreateGroup))))
+	require.Zero(t, h.count(`SELECT count(*) FROM ingest.channels`))
+	one.accept(alice(nostrtest.Kind(nostr.KindCreateGroup)))
+	message := event(t, "alice", nostrtest.Kind(nostr.KindChat), nostrtest.Channel("c"))
+	two.accept(by(community, message, "alice"), alice(nostrtest.Kind(nostr.KindDeleteEvent), nostrtest.Tag("e", message.ID.String())))
+
+	targets := []nostrtest.Option{nostrtest.Kind(nostr.KindDeletion), nostrtest.Content(strings.Repeat("x", 10_000))}
+	for i := range 32 {
+		targets = append(targets, nostrtest.Tag("e", nostr.ID{byte(i), 1}.String()))
+	}
+	requireVerdict(t, invalid, tooSmall, two.offer(by(community, event(t, "alice", targets...), "alice")))
+	one.accept(by(community, event(t, "alice", targets...), "alice"))
+	h.awaitEmptyOutbox()
+}
+
 // TestPipelinedOrder sends what depends on each other without waiting for verdicts.
 func TestPipelinedOrder(t *testing.T) {
 	h := newHarness(t)
@@ -217,7 +244,7 @@ func TestEphemeral(t *testing.T) {
 	}
 	require.Zero(t, byRaw[string(typing.GetRaw())].GetCommitXid())
 	require.Equal(t, "c", byRaw[string(typing.GetRaw())].GetChannel())
-	require.EqualValues(t, 1, byRaw[string(typing.GetRaw())].GetChannelAclVersion())
+	require.EqualValues(t, h.count(`SELECT acl_version FROM ingest.channels`), byRaw[string(typing.GetRaw())].GetChannelAclVersion())
 	require.EqualValues(t, 1, byRaw[string(presence.GetRaw())].GetCommunityAclVersion())
 	require.Equal(t, 1, h.count(`SELECT count(*) FROM ingest.events`), "only the channel")
 

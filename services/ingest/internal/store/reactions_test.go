@@ -51,7 +51,7 @@ func TestReactionFollowsItsTarget(t *testing.T) {
 	f := newFixture(t)
 	f.channel("general")
 	f.channel("secret", nostrtest.Tag("private"))
-	_, err := f.admin.Exec(t.Context(), `UPDATE ingest.channels SET acl_version = 7 WHERE h = 'secret'`)
+	_, err := f.admin.Exec(t.Context(), `UPDATE ingest.channels SET acl_version = CASE h WHEN 'secret' THEN 7 ELSE 1 END`)
 	require.NoError(t, err)
 	note, message, hidden := f.candidate("alice", nostrtest.Content("note")), f.chat("alice", "general", "hello"), f.chat("owner", "secret", "psst")
 	f.accept(note, message, hidden)
