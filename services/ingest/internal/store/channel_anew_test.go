@@ -2,6 +2,7 @@ package store
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -20,4 +21,23 @@ func TestTheVersionsOfAChannelDoNotBeginAgain(t *testing.T) {
 	h.must("alice", nostr.KindDeleteGroup)
 	h.must("bob", nostr.KindCreateGroup, nostrtest.Tag("name", "Second"))
 	require.Greater(t, h.channelVersion(), before+1, "the deletion has a version as well")
+}
+
+// What the relay signs once is of a channel, not of its id.
+func TestAChannelMadeAnewHasItsOwnState(t *testing.T) {
+	h := newHall(t)
+	h.must("alice", nostr.KindDeleteGroup)
+	h.must("bob", nostr.KindCreateGroup, nostrtest.Tag("name", "Second"))
+	for range 2 {
+		require.NotNil(t, h.state("hall", nostr.KindGroupRoles))
+		h.requireSnapshots("hall")
+		for {
+			n, err := h.SweepDeleted(t.Context(), time.Now().Add(time.Minute), 100)
+			require.NoError(t, err)
+			if n == 0 {
+				break
+			}
+		}
+	}
+	require.Equal(t, 1, h.count(`SELECT count(*) FROM ingest.events WHERE kind = 39003`))
 }
