@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/apiary-relay/apiary/pkg/bus"
+	"github.com/apiary-relay/apiary/pkg/fault"
 	"github.com/apiary-relay/apiary/pkg/lifecycle"
 	"github.com/apiary-relay/apiary/pkg/nostr/wire"
 	"github.com/apiary-relay/apiary/pkg/rpc"
@@ -231,6 +232,18 @@ func (s *Service) messageBytes() int {
 // maxEvent is how many bytes of JSON an event may have. A reply goes in one message with the summary of its thread.
 func (s *Service) maxEvent() int {
 	return min(s.cfg.MaxEvent, s.messageBytes()-policy.SummaryBytes-2*policy.EnvelopeOverhead)
+}
+
+// checkRoom refuses an event that would not go in one message with what the relay may sign because of it. Without a key it
+// signs nothing.
+func (s *Service) checkRoom(c *policy.Candidate) policy.Verdict {
+	if !s.cfg.RelayKey.IsSet() || c.Size() <= s.messageBytes() {
+		return policy.Verdict{}
+	}
+	return policy.Verdict{
+		Reason:  fault.Invalid,
+		Message: "the max_payload of this relay's NATS is too small for what the relay may have to sign because of this",
+	}
 }
 
 // Run serves until ctx is done. It is ready when the server listens: neither Postgres nor NATS is waited for.

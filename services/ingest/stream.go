@@ -213,6 +213,10 @@ func (st *stream) sequence() {
 			sub.Answer(sub.job.Verdict)
 			continue
 		}
+		if v := st.svc.checkRoom(sub.job.Candidate); !v.Accepted() {
+			sub.Answer(v)
+			continue
+		}
 		queue := st.svc.commits
 		if sub.job.Candidate.IsEphemeral() {
 			queue = st.svc.ephemerals
