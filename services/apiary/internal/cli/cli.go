@@ -33,6 +33,7 @@ type Commands struct {
 		Listen  listenCmd  `cmd:"" help:"Print events as they come."`
 		Publish publishCmd `cmd:"" help:"Publish an event."`
 		Query   queryCmd   `cmd:"" help:"Print stored events, oldest first."`
+		Whoami  whoamiCmd  `cmd:"" help:"Print the public key, in hex and as npub."`
 	} `cmd:"" help:"Talk to a relay."`
 	Community struct {
 		List         communityListCmd    `cmd:"" help:"List the communities."`
@@ -82,6 +83,7 @@ func (c *Commands) byName(name string) command {
 		"client listen":           &c.Client.Listen,
 		"client publish":          &c.Client.Publish,
 		"client query":            &c.Client.Query,
+		"client whoami":           &c.Client.Whoami,
 		"community list":          &c.Community.List,
 		"community create":        &c.Community.Create,
 		"community set":           &c.Community.Set,

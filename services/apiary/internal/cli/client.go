@@ -20,10 +20,35 @@ import (
 // maxText bounds what publish reads from standard input; the relay takes less.
 const maxText = 1 << 20
 
-// clientFlags are common to the client's commands.
+// keyFlag says whose key is used.
+type keyFlag struct {
+	Key string `help:"File with the secret key; made with a new key when it is not there. Default: apiary/client.key in the user's configuration directory." placeholder:"FILE"`
+}
+
+// load reads the key, or makes one.
+func (f *keyFlag) load(env env) (*nostr.SecretKey, error) {
+	path := f.Key
+	if path == "" {
+		base, err := os.UserConfigDir()
+		if err != nil {
+			return nil, fmt.Errorf("find a place for the key (or give --key): %w", err)
+		}
+		path = filepath.Join(base, "apiary", "client.key")
+	}
+	key, created, err := client.LoadKey(path)
+	if err != nil {
+		return nil, err
+	}
+	if created {
+		fmt.Fprintf(env.Err, "made a new key: %s (public key %s)\n", path, key.PubKey())
+	}
+	return key, nil
+}
+
+// clientFlags are common to the commands that talk to a relay.
 type clientFlags struct {
-	Relay string `help:"Relay to talk to." default:"ws://localhost:3000"`
-	Key   string `help:"File with the secret key; made with a new key when it is not there. Default: apiary/client.key in the user's configuration directory." placeholder:"FILE"`
+	Relay   string `help:"Relay to talk to." default:"ws://localhost:3000"`
+	keyFlag `embed:""`
 }
 
 // config loads the key and checks the relay's URL.
@@ -32,22 +57,29 @@ func (f *clientFlags) config(env env) (client.Config, error) {
 	if err != nil || relay.Host == "" || (relay.Scheme != "ws" && relay.Scheme != "wss") {
 		return client.Config{}, usageError{fmt.Sprintf("--relay %q is not a ws:// or wss:// URL", f.Relay)}
 	}
-	path := f.Key
-	if path == "" {
-		base, err := os.UserConfigDir()
-		if err != nil {
-			return client.Config{}, fmt.Errorf("find a place for the key (or give --key): %w", err)
-		}
-		path = filepath.Join(base, "apiary", "client.key")
-	}
-	key, created, err := client.LoadKey(path)
+	key, err := f.load(env)
 	if err != nil {
 		return client.Config{}, err
 	}
-	if created {
-		fmt.Fprintf(env.Err, "made a new key: %s (public key %s)\n", path, key.PubKey())
-	}
 	return client.Config{URL: f.Relay, Key: key}, nil
+}
+
+type whoamiCmd struct {
+	keyFlag `embed:""`
+}
+
+// run prints the public key in hex and as npub (NIP-19).
+func (c *whoamiCmd) run(_ context.Context, env env) error {
+	key, err := c.load(env)
+	if err != nil {
+		return err
+	}
+	npub, err := nip19.Ref{Type: nip19.PubKey, PubKey: key.PubKey()}.Encode()
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(env.Out, "%s\n%s\n", key.PubKey(), npub)
+	return err
 }
 
 // filterFlags choose events.
@@ -122,7 +154,7 @@ func (c *publishCmd) run(ctx context.Context, env env) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	remark, err := client.Publish(ctx, cfg, event)
+	remark, err := client.Publish(ctx, cfg, event, env.Err)
 	if err != nil {
 		return err
 	}

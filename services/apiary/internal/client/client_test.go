@@ -245,7 +245,7 @@ func TestPublishTriesAgainUntilThereIsAVerdict(t *testing.T) {
 		answer(true, "duplicate: already stored"),
 	)
 	event := &nostr.Event{Kind: nostr.KindText, Content: "hello"}
-	remark, err := Publish(t.Context(), Config{URL: url, Key: nostrtest.Key("alice")}, event)
+	remark, err := Publish(t.Context(), Config{URL: url, Key: nostrtest.Key("alice")}, event, io.Discard)
 	require.NoError(t, err)
 	require.Equal(t, "duplicate: already stored", remark)
 	require.NoError(t, event.Verify())
@@ -258,7 +258,7 @@ func TestPublishSaysWhyItWasRefused(t *testing.T) {
 		r.send(wire.AppendOK(nil, r.read().EventID, false, "restricted: not a channel member"))
 		r.read()
 	})
-	_, err := Publish(t.Context(), Config{URL: url, Key: nostrtest.Key("alice")}, &nostr.Event{Kind: nostr.KindChat})
+	_, err := Publish(t.Context(), Config{URL: url, Key: nostrtest.Key("alice")}, &nostr.Event{Kind: nostr.KindChat}, io.Discard)
 	var refused *RefusedError
 	require.ErrorAs(t, err, &refused)
 	require.Equal(t, "restricted: not a channel member", refused.Message)

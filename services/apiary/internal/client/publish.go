@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -25,8 +26,8 @@ func (e *RefusedError) Error() string {
 
 // Publish signs event and publishes it. It returns the relay's remark on an accepted event, which is
 // mostly empty. While there is no verdict, or one that asks to try again, it tries again until ctx ends;
-// that is safe, because a relay stores an event once.
-func Publish(ctx context.Context, cfg Config, event *nostr.Event) (remark string, err error) {
+// that is safe, because a relay stores an event once. notes receives why.
+func Publish(ctx context.Context, cfg Config, event *nostr.Event, notes io.Writer) (remark string, err error) {
 	if event.CreatedAt == 0 {
 		event.CreatedAt = time.Now().Unix()
 	}
@@ -39,6 +40,7 @@ func Publish(ctx context.Context, cfg Config, event *nostr.Event) (remark string
 		if err == nil || errors.Is(err, ErrAuth) || errors.As(err, &refused) && !passing(refused.Message) {
 			return remark, err
 		}
+		fmt.Fprintf(notes, "%v; trying again in %s\n", err, pause)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
