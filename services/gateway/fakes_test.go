@@ -366,6 +366,9 @@ func (s *search) CheckAccess(_ context.Context, req *searchv1.CheckAccessRequest
 			allowed = s.onAccess(k)
 		}
 		resp.Allowed = append(resp.Allowed, allowed)
+		if !allowed && req.GetCommunity() == openCommunity { // what else keeps a key out of an open one
+			resp.Banned = append(resp.Banned, k)
+		}
 	}
 	return resp, nil
 }

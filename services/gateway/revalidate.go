@@ -118,8 +118,7 @@ func (a *access) refusal(one *session.Session) error {
 	if slices.ContainsFunc(one.Principal().GetPubkeys(), func(k []byte) bool { return a.banned[string(k)] }) {
 		return session.ErrBanned
 	}
-	c := one.Community()
-	return c.Refusal()
+	return session.ErrNotMember
 }
 
 // access returns which of the keys may use the community, and which are banned from it.

@@ -128,18 +128,22 @@ func (srv *Server) Admit(ctx context.Context, c Community, key nostr.PubKey) err
 	case len(resp.GetBanned()) > 0:
 		return ErrBanned
 	case len(resp.GetAllowed()) != 1 || !resp.GetAllowed()[0]:
-		return c.Refusal()
+		return ErrNotMember
 	}
 	return nil
 }
 
-// ErrBanned refuses a key that may not even ask to join.
-var ErrBanned = fault.New(fault.Blocked, "you are banned from this community")
+// What a key is told that may not use the community: it is banned from it, or no member of one that is closed. Whether
+// it is closed is not asked: what the gateway remembers of that may be a few seconds old.
+var (
+	ErrBanned    = fault.New(fault.Blocked, "you are banned from this community")
+	ErrNotMember = fault.New(fault.Restricted, "not a relay member")
+)
 
-// Refusal is what a key is told that may not use the community (any more).
-func (c *Community) Refusal() *fault.Error {
+// lost is what a subscription is told whose key may not use the community any more.
+func (c *Community) lost() error {
 	if c.Closed {
-		return fault.New(fault.Restricted, "not a relay member")
+		return ErrNotMember
 	}
 	return ErrBanned
 }

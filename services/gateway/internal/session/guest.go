@@ -42,7 +42,7 @@ func (s *Session) addGuest(key nostr.PubKey) {
 	}
 	time.AfterFunc(guestTime, func() {
 		if s.Principal() == nil {
-			s.conn.Close(websocket.StatusPolicyViolation, fault.Frame(s.community.Refusal()), metrics.OutcomeAuth)
+			s.conn.Close(websocket.StatusPolicyViolation, fault.Frame(ErrNotMember), metrics.OutcomeAuth)
 		}
 	})
 }
@@ -72,7 +72,7 @@ func (s *Session) admit(key nostr.PubKey) {
 // stranger is what is answered to who asks without a principal.
 func (s *Session) stranger() *fault.Error {
 	if len(s.guests()) > 0 {
-		return s.community.Refusal()
+		return ErrNotMember
 	}
 	return fault.New(fault.AuthRequired, notAuthenticated)
 }

@@ -158,7 +158,7 @@ func (sub *subscription) Lost(reason fault.Reason) {
 	case reason == fault.Blocked:
 		text = fault.FrameText(fault.Restricted, "channel access revoked")
 	case reason == fault.Restricted:
-		text = fault.Frame(sub.s.community.Refusal())
+		text = fault.Frame(sub.s.community.lost())
 	case !served:
 		text = fault.FrameText(fault.Overloaded, "")
 	default:
