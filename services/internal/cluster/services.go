@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.opentelemetry.io/otel/metric"
-	metricnoop "go.opentelemetry.io/otel/metric/noop"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"google.golang.org/grpc"
 
 	"github.com/apiary-relay/apiary/pkg/bus"
@@ -50,7 +50,10 @@ func settings(address string) apiary.Config {
 	return cfg
 }
 
-func (c *Cluster) meter() metric.Meter { return metricnoop.NewMeterProvider().Meter("test") }
+// meter is a real one: what is not measured properly fails as it would in a process.
+func (c *Cluster) meter() metric.Meter {
+	return sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader())).Meter("test")
+}
 
 func (c *Cluster) rpcDeps(name string) rpc.Deps {
 	return rpc.Deps{Memory: c.memory, Log: c.log(name), TracerProvider: c.tracers}
