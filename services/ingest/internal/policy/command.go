@@ -92,6 +92,9 @@ func (c *Candidate) parseCommand(now time.Time) Verdict {
 			return v
 		}
 	}
+	if c.ExpiresAt != 0 && c.IsStored() {
+		return invalid("the record of a channel cannot expire")
+	}
 	asks, v := rule.parse(c)
 	if !v.Accepted() {
 		return v
@@ -126,6 +129,18 @@ func admitCommand(c *Candidate, st *State, community Community) Verdict {
 		return v
 	}
 	return admitPresent(c, st)
+}
+
+// Answer returns what is said to the author of a candidate with verdict v: who sends a creation again, since its first
+// answer was lost, is told the channel's id like then.
+func (c *Candidate) Answer(v Verdict) Verdict {
+	if c.Command == nil || v != Processed {
+		return v
+	}
+	if create, ok := c.Command.Asks.(*CreateChannel); ok && create.Named {
+		return create.Answer(c.Channel)
+	}
+	return v
 }
 
 // Processed answers a command that was carried out before.

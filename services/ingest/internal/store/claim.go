@@ -52,7 +52,7 @@ JOIN ingest.events e
 
 	// By event_ids_pkey and events_time, and event_tags_value for gift wraps: the targets of deletions that are
 	// stored and the author's own, or gift wraps for the author (NIP-59). A deletion cannot be deleted
-	// (NIP-09), nor can a request to vanish (NIP-62).
+	// (NIP-09), nor can a request to vanish (NIP-62), nor the record of what was done in a channel (NIP-29).
 	// Of what is beyond $4 bytes together, only the existence is told.
 	sqlTargets = `
 SELECT q.n, e.community_id,
@@ -61,7 +61,7 @@ FROM unnest($1::bigint[], $2::bytea[], $3::bytea[]) WITH ORDINALITY AS q (commun
 JOIN ingest.event_ids i ON i.community_id = q.community_id AND i.id = q.id
 JOIN ingest.events e
     ON e.community_id = i.community_id AND e.created_at = i.created_at AND e.id = i.id
-WHERE e.kind NOT IN (5, 62) AND (e.pubkey = q.pubkey OR (e.kind = 1059 AND EXISTS (
+WHERE e.kind NOT IN (5, 62) AND e.kind NOT BETWEEN 9000 AND 9022 AND (e.pubkey = q.pubkey OR (e.kind = 1059 AND EXISTS (
     SELECT FROM ingest.event_tags p
     WHERE p.community_id = e.community_id AND p.name = 'p' AND p.value = convert_to(encode(q.pubkey, 'hex'), 'UTF8')
         AND p.created_at = e.created_at AND p.id = e.id)))`
