@@ -82,7 +82,7 @@ func (c *Committer) flush(ctx context.Context, batch []Item) {
 			c.Left()
 		}
 		for i, it := range batch {
-			it.Answer(result.Verdicts[i])
+			it.Answer(it.Candidate().Answer(result.Verdicts[i]))
 		}
 	case store.IsTransient(err) || ctx.Err() != nil:
 		c.Log.LogAttrs(ctx, slog.LevelWarn, "batch not committed", slog.Int("events", len(batch)), slog.Any("error", err))
