@@ -129,7 +129,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("configure ingest: %w", err)
 	}
-	s.store = store.New(deps.DB, cfg.Partitions, store.WithKey(key), store.WithRevoked(s.announce),
+	s.store = store.New(deps.DB, cfg.Partitions, store.WithKey(key), store.WithRevoked(s.announce), store.WithMessageBytes(s.messageBytes),
 		store.WithPublish(func(ctx context.Context, row *store.Row) { s.publisher.Publish(ctx, row) }))
 	limits := wire.DefaultLimits()
 	limits.Frame = cfg.MaxEvent

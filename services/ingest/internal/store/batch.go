@@ -38,6 +38,7 @@ type entry struct {
 type transaction struct {
 	partitions uint32
 	eraseBytes int64
+	most       func() int
 	key        *nostr.SecretKey // of the relay, nil without one
 	entries    []*entry         // the batch, then what the relay signs because of it
 	state      policy.State
@@ -61,7 +62,8 @@ type transaction struct {
 // that another one is about.
 //
 // The verdicts hold only if the error is nil. An error leaves nothing stored, or everything if the
-// connection broke during the commit; in either case the batch may be sent again.
+// connection broke during the commit; in either case the batch may be sent again. A RefusedError is about one of the
+// candidates.
 func (s *Store) Commit(ctx context.Context, batch []*policy.Candidate) (Result, error) {
 	var result Result
 	var revoked []Revocation
@@ -86,7 +88,7 @@ func (s *Store) Commit(ctx context.Context, batch []*policy.Candidate) (Result, 
 }
 
 func (s *Store) newTransaction(batch []*policy.Candidate) *transaction {
-	t := &transaction{partitions: s.partitions, eraseBytes: s.eraseBytes, key: s.key, entries: make([]*entry, len(batch))}
+	t := &transaction{partitions: s.partitions, eraseBytes: s.eraseBytes, most: s.most, key: s.key, entries: make([]*entry, len(batch))}
 	for i, c := range batch {
 		t.entries[i] = &entry{Candidate: c}
 	}

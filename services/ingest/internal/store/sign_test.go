@@ -53,3 +53,26 @@ func TestAChangeThatHasTooMuchSigned(t *testing.T) {
 	require.Equal(t, before, f.version(f.community))
 	require.NoError(t, try(small/2))
 }
+
+// No message is committed that is larger than may be published, whoever asks for the change.
+func TestNothingIsCommittedThatCannotBePublished(t *testing.T) {
+	h := newHall(t)
+	rows, events := h.rows(), h.count(`SELECT count(*) FROM ingest.events`)
+	most := 700
+	WithMessageBytes(func() int { return most })(h.Store)
+	var refused *RefusedError
+	_, err := h.Commit(t.Context(), []*policy.Candidate{
+		h.command(h.community, "alice", nostr.KindPutUser, nostrtest.Channel("hall"), p("bob")),
+	})
+	require.ErrorAs(t, err, &refused)
+	_, err = h.PutMember(t.Context(), h.community, nostrtest.PubKey("dave"), policy.RoleAdmin)
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, policy.TooMuchFollows, refused.Verdict)
+	require.NotContains(t, h.members(), "bob")
+	require.Zero(t, h.count(`SELECT count(*) FROM ingest.community_members WHERE role = 'admin'`))
+	require.Equal(t, rows, h.rows())
+	require.Equal(t, events, h.count(`SELECT count(*) FROM ingest.events`))
+	most = 1 << 20
+	h.must("alice", nostr.KindPutUser, p("bob"))
+	require.Equal(t, rows+1, h.rows())
+}

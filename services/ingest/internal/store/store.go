@@ -33,6 +33,7 @@ type Store struct {
 	partitions uint32
 	changes    *limit.Budget // connections of changes that are no batches
 	eraseBytes int64         // what one deletion may cover
+	most       func() int    // bytes of a message, nil for any number
 	key        *nostr.SecretKey
 	publish    func(ctx context.Context, row *Row)
 	revoked    func(ctx context.Context, r Revocation)
@@ -62,6 +63,12 @@ func WithPublish(publish func(ctx context.Context, row *Row)) Option {
 // is told, and gateways find out by themselves.
 func WithRevoked(revoked func(ctx context.Context, r Revocation)) Option {
 	return func(s *Store) { s.revoked = revoked }
+}
+
+// WithMessageBytes has each transaction ask how many bytes one message to be published may have, and fail with a
+// RefusedError instead of committing a larger one.
+func WithMessageBytes(most func() int) Option {
+	return func(s *Store) { s.most = most }
 }
 
 // tell tells of what was revoked by a transaction that has committed.

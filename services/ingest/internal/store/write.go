@@ -13,6 +13,7 @@ import (
 	"github.com/apiary-relay/apiary/pkg/placement"
 	busv1 "github.com/apiary-relay/apiary/proto/gen/apiary/bus/v1"
 	commonv1 "github.com/apiary-relay/apiary/proto/gen/apiary/common/v1"
+	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
 )
 
 // Statements that store what has been decided.
@@ -107,6 +108,9 @@ func (t *transaction) queueRow(b *pgx.Batch, accepted []*entry) (*Row, error) {
 	payload, err := t.payload(append(slices.Clip(accepted), summaries...))
 	if err != nil {
 		return nil, err
+	}
+	if t.most != nil && slices.ContainsFunc(payload.GetPartitions(), func(p *busv1.PartitionBatch) bool { return len(p.GetBatch()) > t.most() }) {
+		return nil, &RefusedError{policy.TooMuchFollows}
 	}
 	encoded, err := proto.Marshal(payload)
 	if err != nil {
