@@ -72,3 +72,30 @@ func TestResolveName(t *testing.T) {
 		require.Equal(t, fault.Invalid, fault.ReasonOf(err), name)
 	}
 }
+
+// However many others claim a name, it is a member's; also of one whose ban is over.
+func TestStrangersTakeNoNames(t *testing.T) {
+	s, db := newService(t, DefaultConfig())
+	c := serve(t, s)
+	bob := nostrtest.PubKey("bob")
+	here := db.Community(t, "open", bob)
+	db.Exec(t, `INSERT INTO ingest.banned_pubkeys (community_id, pubkey, decided_by, expires_at) VALUES ($1, $2, $2, now() - interval '1 minute')`,
+		int64(here), bob[:])
+	const strangers = 600
+	var events []*nostr.Event
+	var documents []store.Document
+	for i := range strangers + 1 {
+		author := "bob"
+		if i < strangers {
+			author = "stranger " + strconv.Itoa(i)
+		}
+		e := nostrtest.Event(t, author, nostrtest.Kind(nostr.KindMetadata), nostrtest.Content(`{"nip05":"bob@acme.example"}`))
+		events = append(events, e)
+		documents = append(documents, store.Document{Community: here, ID: e.ID, CreatedAt: e.CreatedAt, Kind: e.Kind, Text: words.Of(e)})
+	}
+	db.Insert(t, here, events...)
+	require.NoError(t, s.store.Index(t.Context(), documents))
+	resp, err := c.ResolveName(t.Context(), &searchv1.ResolveNameRequest{Community: int64(here), Name: "bob", Host: "acme.example"})
+	require.NoError(t, err)
+	require.Equal(t, bob[:], resp.GetPubkey())
+}

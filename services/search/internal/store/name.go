@@ -9,7 +9,7 @@ import (
 	"github.com/apiary-relay/apiary/pkg/tenant"
 )
 
-// Bounds of the profiles that are looked at for one name: those that mention it, and of these the members'.
+// Bounds of the profiles that are looked at for one name: those of members that mention it, and of these the first.
 const (
 	maxMentions     = 500
 	maxClaims       = 32
@@ -17,29 +17,32 @@ const (
 )
 
 // profilesNaming finds the profiles of members that mention $2, those of who has been a member for longest first. A profile is a
-// document like others in the text index, so none but those that mention it are read.
+// document like others in the text index, so none but those that mention it are read. Others than members may mention it
+// as often as they like: the bound is of what members say.
 //
 // Index: documents_words, events_time, community_members_pkey, banned_pubkeys_pkey, vanished_pkey.
 const profilesNaming = `
 SELECT e.raw FROM (
-    SELECT d.created_at, d.id FROM search.documents d
+    SELECT e.*, m.added_at FROM search.documents d
+    CROSS JOIN LATERAL (
+        SELECT e.pubkey, e.raw, e.created_at FROM ingest.events e
+        WHERE e.community_id = $1 AND e.created_at = d.created_at AND e.id = d.id
+            AND (e.expires_at IS NULL OR e.expires_at > $3) OFFSET 0
+    ) AS e
+    CROSS JOIN LATERAL (
+        SELECT m.added_at FROM ingest.community_members m WHERE m.community_id = $1 AND m.pubkey = e.pubkey OFFSET 0
+    ) AS m
     WHERE numnode(phraseto_tsquery('simple', $2::text)) > 0
         AND d.words @@ (phraseto_tsquery('simple', $2::text) && quote_literal('community ' || $1::bigint)::tsquery)
         AND d.community_id + 0 = $1 AND d.kind = 0
     LIMIT $4
-) AS d
-CROSS JOIN LATERAL (
-    SELECT e.pubkey, e.raw, e.created_at FROM ingest.events e
-    WHERE e.community_id = $1 AND e.created_at = d.created_at AND e.id = d.id
-        AND (e.expires_at IS NULL OR e.expires_at > $3) AND octet_length(e.raw) <= $6 OFFSET 0
 ) AS e
-CROSS JOIN LATERAL (
-    SELECT m.added_at FROM ingest.community_members m WHERE m.community_id = $1 AND m.pubkey = e.pubkey OFFSET 0
-) AS m
-WHERE NOT EXISTS (SELECT FROM ingest.banned_pubkeys b WHERE b.community_id = $1 AND b.pubkey = e.pubkey OFFSET 0)
+WHERE octet_length(e.raw) <= $6
+    AND NOT EXISTS (SELECT FROM ingest.banned_pubkeys b WHERE b.community_id = $1 AND b.pubkey = e.pubkey
+        AND (b.expires_at IS NULL OR b.expires_at > to_timestamp($3::bigint)) OFFSET 0)
     AND NOT EXISTS (SELECT FROM ingest.vanished v
         WHERE v.community_id = $1 AND v.pubkey = e.pubkey AND v.until >= e.created_at OFFSET 0)
-ORDER BY m.added_at, e.pubkey LIMIT $5`
+ORDER BY e.added_at, e.pubkey LIMIT $5`
 
 // Profiles returns the profiles (kind 0) of members of a community that mention a text, raw, at most 32 of at most 64 KiB:
 // those of who has been a member for longest, first. now is the time in Unix seconds.
