@@ -15,11 +15,12 @@ import (
 	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
 )
 
-// occupy holds a community until the test ends, exclusively or as batches do.
+// occupy holds a community until it is released, exclusively or as batches do.
 func (f *fixture) occupy(community int64, lock string) (release func()) {
 	f.t.Helper()
 	tx, err := f.admin.Begin(f.t.Context())
 	require.NoError(f.t, err)
+	f.t.Cleanup(func() { _ = tx.Rollback(context.WithoutCancel(f.t.Context())) }) // also when the test fails
 	_, err = tx.Exec(f.t.Context(), `SELECT `+lock+`($1)`, communityLock(community))
 	require.NoError(f.t, err)
 	return func() { require.NoError(f.t, tx.Rollback(f.t.Context())) }
