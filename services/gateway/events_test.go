@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"testing"
 	"time"
 
@@ -197,4 +198,24 @@ func TestInformationHasAURLOfItsOwn(t *testing.T) {
 	require.Equal(t, "GET, HEAD, OPTIONS", head.Get("Allow"))
 	status, _, _ = w.request(http.MethodGet, "nobody.example", "/info", nil)
 	require.Equal(t, http.StatusNotFound, status)
+}
+
+// A key costs nothing, so who guesses invite codes with a new one each time is known by its address, by whichever door.
+func TestGuessesOfAnAddress(t *testing.T) {
+	w := newWorld(t)
+	w.search.set(func() { w.search.onAccess = func([]byte) bool { return false } })
+	post := func(i int) int {
+		name := "stranger " + strconv.Itoa(i)
+		body := string(nostrtest.Raw(nostrtest.Event(t, name, nostrtest.Kind(nostr.KindRelayJoinRequest))))
+		status, _, _ := w.requestBody(http.MethodPost, closedHost, "/events", tokenAt(t, closedHost, name, "/events", body), body)
+		return status
+	}
+	for i := range 60 {
+		require.Equal(t, http.StatusOK, post(i))
+	}
+	next := 60
+	require.Eventually(t, func() bool {
+		next++
+		return post(next) == http.StatusTooManyRequests
+	}, patience, time.Millisecond, "one is granted anew each second")
 }

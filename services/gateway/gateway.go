@@ -119,15 +119,15 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		Invites:  invites,
 		Overlays: NewOverlays(deps.Ingest),
 	})
-	gate := admit.New(cfg.admit())
-	s.bridge = bridge.New(cfg.bridge(), bridge.Deps{
-		Log: log, Metrics: m, Moderation: NewModeration(deps.Ingest), Invites: invites, Lists: s.search, Queue: NewQueue(deps.Search), Sessions: s.sessions,
-		Gate: gate,
-	})
 	proxies, err := edge.ParseNetworks(cfg.TrustedProxies)
 	if err != nil {
 		return nil, fmt.Errorf("configure gateway: %w", err)
 	}
+	gate := admit.New(cfg.admit())
+	s.bridge = bridge.New(cfg.bridge(), bridge.Deps{
+		Log: log, Metrics: m, Moderation: NewModeration(deps.Ingest), Invites: invites, Lists: s.search, Queue: NewQueue(deps.Search), Sessions: s.sessions,
+		Gate: gate, Addr: edge.ClientAddr(proxies),
+	})
 	s.edge = edge.Config{
 		TrustForwardedHost: cfg.TrustForwardedHost,
 		TrustedProxies:     proxies,

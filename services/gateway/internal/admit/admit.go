@@ -7,7 +7,7 @@
 // address, over all its connections: offences, that is, what no well-behaved client sends often, such as broken
 // frames and forged signatures, which cost us more than the sender. Only who offends is held back for it, so an
 // office or a proxy behind one address does not suffer for one of its clients. Nobody escapes it by connecting
-// anew.
+// anew. So is the fifth, of attempts to join with an invite code: keys cost nothing, so who guesses has a new one each time.
 //
 // A Gate is safe for concurrent use, and so is a Client, but for Read. There are no goroutines.
 package admit
@@ -38,12 +38,15 @@ const (
 	callers = 1 << 16
 	// longest is the longest single wait; then the client is heard again, and may be held back again.
 	longest = time.Second
+	// claimsPerMinute is how often clients of one address may try to join with an invite code, at once as well: an office
+	// that moves in does not notice.
+	claimsPerMinute = 60
 )
 
 // Gate is shared by all connections.
 type Gate struct {
 	cfg              Config
-	offences         *limit.Keyed[netip.Prefix]
+	offences, claims *limit.Keyed[netip.Prefix]
 	events, requests *limit.Keyed[Caller]
 }
 
@@ -62,6 +65,7 @@ func New(cfg Config) *Gate {
 	}
 	return &Gate{
 		cfg:      cfg,
+		claims:   limit.NewKeyed[netip.Prefix](claimsPerMinute/time.Minute.Seconds(), claimsPerMinute, addresses),
 		offences: limit.NewKeyed[netip.Prefix](float64(cfg.Offences.PerSecond), cfg.Offences.Burst, addresses),
 		events:   keyed(cfg.Events), requests: keyed(cfg.Requests),
 	}
@@ -128,6 +132,12 @@ func (c *Client) ask(b *limit.Bucket, n int, now time.Time) (time.Duration, bool
 // Offend notes an offence.
 func (c *Client) Offend(now time.Time) {
 	c.holdBack(c.gate.offences.Spend(c.network, 1, now))
+}
+
+// Claim asks for an attempt to join with an invite code; all clients of the address share what there is.
+func (c *Client) Claim(now time.Time) (ok bool) {
+	_, ok = c.gate.claims.Allow(c.network, 1, now)
+	return ok
 }
 
 func (c *Client) holdBack(d time.Duration) {

@@ -108,3 +108,14 @@ func TestSwitchedOff(t *testing.T) {
 		require.Zero(t, c.Read(1<<20, epoch))
 	}
 }
+
+func TestClaimsAreOfAnAddress(t *testing.T) {
+	t.Parallel()
+	g := gate()
+	for range 60 {
+		require.True(t, g.Client(here).Claim(epoch))
+	}
+	require.False(t, g.Client(here).Claim(epoch), "connecting anew is no way out")
+	require.True(t, g.Client(netip.MustParseAddr("192.0.2.2")).Claim(epoch), "another address")
+	require.True(t, g.Client(here).Claim(epoch.Add(time.Second)))
+}

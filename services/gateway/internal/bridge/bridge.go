@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"time"
 
@@ -62,6 +63,8 @@ type Deps struct {
 	Sessions   *session.Server
 	// Gate has the rates of the keys that call.
 	Gate *admit.Gate
+	// Addr tells the address of a request's client.
+	Addr func(*http.Request) netip.Addr
 }
 
 // readersPerCall is how many clients may be sending a body for each call in hand. Who sends slowly takes no
@@ -110,6 +113,9 @@ func (b *Bridge) member(ctx context.Context, call *call) error {
 	}
 	return b.Sessions.Admit(ctx, call.community, call.key)
 }
+
+// client is the account of a request's client, as far as it is shared by all of its address.
+func (b *Bridge) client(r *http.Request) *admit.Client { return b.Gate.Client(b.Addr(r)) }
 
 // caller is who is counted for a call.
 func (c *call) caller() admit.Caller { return admit.Caller{Community: c.community.ID, Key: c.key} }

@@ -7,6 +7,11 @@ import (
 	"strings"
 )
 
+// ClientAddr returns what tells the address of a request's client, behind trusted proxies. See Config.TrustedProxies.
+func ClientAddr(trusted []netip.Prefix) func(*http.Request) netip.Addr {
+	return func(r *http.Request) netip.Addr { return clientAddr(r, trusted) }
+}
+
 // clientAddr returns the address of a request's client: the peer of the TCP connection, unless that is a
 // trusted proxy; then what the proxy says in X-Forwarded-For, from the last hop back to the first one that
 // is no trusted proxy. What stands before that hop may be the client's invention. The zero address means

@@ -122,6 +122,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/api/invites/claim":
 		h.call(w, r, c, h.bridge.ClaimInvite)
 	default:
+		if code, ok := strings.CutPrefix(r.URL.Path, "/invite/"); ok && isCode(code) {
+			h.invitation(w, r, c, code)
+			return
+		}
 		notFound(w)
 	}
 }
@@ -286,7 +290,7 @@ func text(w http.ResponseWriter, status int, body string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_, _ = w.Write([]byte(body))
+	_, _ = w.Write([]byte(body)) //nolint:gosec // plain text, and said to be
 }
 
 // notFound is the one answer for hosts without community and for paths that do not exist.

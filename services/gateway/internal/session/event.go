@@ -28,7 +28,7 @@ func (s *Session) event(f *wire.Frame, start time.Time) {
 		return
 	}
 	if joined != nil {
-		if !s.srv.attempts.allow(nostr.PubKey(p.GetPubkeys()[0])) {
+		if !s.srv.attempts.allow(nostr.PubKey(p.GetPubkeys()[0])) || !s.client.Claim(start) {
 			s.answer(f.EventID, fault.RateLimited, tooManyAttempts, start)
 			return
 		}

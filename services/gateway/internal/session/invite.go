@@ -16,6 +16,7 @@ import (
 	"github.com/apiary-relay/apiary/pkg/telemetry"
 	commonv1 "github.com/apiary-relay/apiary/proto/gen/apiary/common/v1"
 	ingestv1 "github.com/apiary-relay/apiary/proto/gen/apiary/ingest/v1"
+	"github.com/apiary-relay/apiary/services/gateway/internal/admit"
 	"github.com/apiary-relay/apiary/services/gateway/internal/hub"
 )
 
@@ -45,7 +46,15 @@ func (a *attempts) allow(key nostr.PubKey) bool {
 	return ok
 }
 
-// Attempt reports whether a key may try an invite code now, as a fault if not.
+// Claim reports whether a key may try to join now with an invite code, from a client's address, as a fault if not.
+func (srv *Server) Claim(key nostr.PubKey, client *admit.Client) error {
+	if !client.Claim(time.Now()) {
+		return fault.New(fault.RateLimited, tooManyAttempts)
+	}
+	return srv.Attempt(key)
+}
+
+// Attempt reports whether a key may try something with an invite code now, as a fault if not.
 func (srv *Server) Attempt(key nostr.PubKey) error {
 	if !srv.attempts.allow(key) {
 		return fault.New(fault.RateLimited, tooManyAttempts)

@@ -10,16 +10,17 @@ import (
 	"github.com/apiary-relay/apiary/pkg/nostr"
 	"github.com/apiary-relay/apiary/pkg/nostr/kind"
 	commonv1 "github.com/apiary-relay/apiary/proto/gen/apiary/common/v1"
+	"github.com/apiary-relay/apiary/services/gateway/internal/admit"
 	"github.com/apiary-relay/apiary/services/gateway/internal/submit"
 )
 
 // MayPublish reports whether a key may submit an event over HTTP, as a fault if not: what an EVENT on a connection is
 // answered on which the key has authenticated, and besides that there are kinds for connections only. Whether the event
 // itself is acceptable is for ingest to say.
-func (srv *Server) MayPublish(ctx context.Context, c Community, key nostr.PubKey, ev *nostr.Event) error {
+func (srv *Server) MayPublish(ctx context.Context, c Community, client *admit.Client, key nostr.PubKey, ev *nostr.Event) error {
 	if err := srv.Admit(ctx, c, key); err != nil {
 		if c.hasGuests(err) && ev.Kind == nostr.KindRelayJoinRequest && ev.PubKey == key {
-			return srv.Attempt(key)
+			return srv.Claim(key, client)
 		}
 		return err
 	}
