@@ -41,3 +41,39 @@ func TestAChannelMadeAnewHasItsOwnState(t *testing.T) {
 	}
 	require.Equal(t, 1, h.count(`SELECT count(*) FROM ingest.events WHERE kind = 39003`))
 }
+
+// A channel that nobody may change any more, or nobody may even read, would be lost together with its id.
+func TestAChannelThatItsLastOwnerLeavesIsNotLost(t *testing.T) {
+	for name, tt := range map[string]struct {
+		private bool
+		others  []string // and their roles
+		want    map[string]string
+	}{
+		"a member before guests and bots":  {true, []string{"bot", "bot", "guest", "guest", "bob", "member"}, holding("bot", "bot", "guest", "guest", "bob", "owner")},
+		"guests and bots":                  {true, []string{"bot", "bot", "guest", "guest"}, holding("bot", "bot", "guest", "guest", "owner", "owner")},
+		"the community's owner as a guest": {true, []string{"owner", "guest"}, holding("owner", "owner")},
+		"open to everybody":                {false, nil, holding("owner", "owner")},
+		"nobody":                           {true, nil, holding()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var opts []nostrtest.Option
+			if tt.private {
+				opts = append(opts, nostrtest.Tag("private"))
+			}
+			h := newHall(t, opts...)
+			for i := 0; i < len(tt.others); i += 2 {
+				h.must("alice", nostr.KindPutUser, p(tt.others[i]), nostrtest.Tag("role", tt.others[i+1]))
+			}
+			h.moderate(BanPubKey(nostrtest.PubKey("alice")))
+			require.Equal(t, tt.want, h.members())
+			if len(tt.want) > 0 {
+				h.requireSnapshots("hall")
+				return
+			}
+			require.Equal(t, 1, h.count(`SELECT count(*) FROM ingest.deleted_channels`))
+			h.must("bob", nostr.KindCreateGroup, nostrtest.Tag("name", "Second"))
+			h.requireSnapshots("hall")
+			require.NotNil(t, h.state("hall", nostr.KindGroupRoles))
+		})
+	}
+}

@@ -37,6 +37,30 @@ CROSS JOIN LATERAL (
     ORDER BY heir.role, heir.added_at, heir.pubkey LIMIT 1
 ) AS next
 WHERE m.community_id = $1 AND m.channel_id = q.channel_id AND m.pubkey = next.pubkey`
+
+	// By community_members_pkey, channels_pkey and channel_members_pkey: channels that still have no owner, because guests and
+	// bots inherit nothing, go to an owner of the community who stays; except private ones without members.
+	sqlAdoptChannels = `
+INSERT INTO ingest.channel_members (community_id, channel_id, pubkey, role)
+SELECT $1, c.id, o.pubkey, 'owner'
+FROM unnest($2::bigint[]) AS q (channel_id)
+JOIN ingest.channels c ON c.community_id = $1 AND c.id = q.channel_id
+CROSS JOIN LATERAL (
+    SELECT pubkey FROM ingest.community_members
+    WHERE community_id = $1 AND role = 'owner' AND pubkey <> $3 ORDER BY pubkey LIMIT 1) AS o
+WHERE NOT EXISTS (
+        SELECT FROM ingest.channel_members m WHERE m.community_id = $1 AND m.channel_id = c.id AND m.role = 'owner')
+    AND (c.visibility = 'open'
+        OR EXISTS (SELECT FROM ingest.channel_members m WHERE m.community_id = $1 AND m.channel_id = c.id))
+ON CONFLICT (community_id, channel_id, pubkey) DO UPDATE SET role = excluded.role`
+
+	// By channels_pkey and channel_members_pkey: those that nobody may read any more.
+	sqlAbandonedChannels = `
+SELECT c.id, c.h
+FROM unnest($2::bigint[]) AS q (channel_id)
+JOIN ingest.channels c ON c.community_id = $1 AND c.id = q.channel_id AND c.visibility = 'private'
+WHERE NOT EXISTS (SELECT FROM ingest.channel_members m WHERE m.community_id = $1 AND m.channel_id = c.id)
+ORDER BY c.id`
 )
 
 // maxLeft is of how many channels the lists are signed in the transaction in which a member leaves them all. Those of
@@ -44,18 +68,19 @@ WHERE m.community_id = $1 AND m.channel_id = q.channel_id AND m.pubkey = next.pu
 const maxLeft = 16
 
 // leaveChannels removes a key from all channels, and reports whether it was in any. A channel that it was the last
-// owner of goes to somebody who is left in it.
+// owner of goes to somebody who is left in it, or else to the community's owner. A private one without anybody is deleted:
+// nobody could read it, or make another one under its id.
 func (x *change) leaveChannels(ctx context.Context, key nostr.PubKey) (bool, error) {
 	rows, err := x.conn.Query(ctx, sqlLeaveChannels, x.community, key[:])
 	if err != nil {
 		return false, fmt.Errorf("leave channels: %w", err)
 	}
-	var owned []int64
+	var left, owned []int64
 	var id int64
 	var h string
 	var owner bool
 	tag, err := pgx.ForEachRow(rows, []any{&id, &h, &owner}, func() error {
-		x.left = append(x.left, h)
+		x.left, left = append(x.left, h), append(left, id)
 		if owner {
 			owned = append(owned, id)
 		}
@@ -69,7 +94,38 @@ func (x *change) leaveChannels(ctx context.Context, key nostr.PubKey) (bool, err
 			return false, fmt.Errorf("inherit channels: %w", err)
 		}
 	}
+	if len(left) > 0 {
+		if _, err := x.conn.Exec(ctx, sqlAdoptChannels, x.community, left, key[:]); err != nil {
+			return false, fmt.Errorf("adopt channels: %w", err)
+		}
+		if err := x.dropAbandoned(ctx, left); err != nil {
+			return false, err
+		}
+	}
 	return tag.RowsAffected() > 0, nil
+}
+
+// dropAbandoned deletes those of the channels that are private and without members. Nothing is said of it: nobody is left
+// to hear it.
+func (x *change) dropAbandoned(ctx context.Context, channels []int64) error {
+	type abandoned struct {
+		ID int64
+		H  string
+	}
+	rows, err := x.conn.Query(ctx, sqlAbandonedChannels, x.community, channels)
+	if err != nil {
+		return fmt.Errorf("look for abandoned channels: %w", err)
+	}
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[abandoned])
+	if err != nil {
+		return fmt.Errorf("look for abandoned channels: %w", err)
+	}
+	for _, c := range list {
+		if err := x.dropChannel(ctx, c.ID, c.H); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // draftLeft has the relay sign the lists of members of channels that a member has left, as long as there is room.
@@ -87,6 +143,9 @@ func (x *change) draftLeft(ctx context.Context) error {
 		g, err := x.group(ctx, h, nostr.PubKey{}, nostr.PubKey{})
 		if err != nil {
 			return err
+		}
+		if !g.Exists {
+			continue // it was deleted
 		}
 		if room -= min(g.Members, maxChannelListed)*memberBytes + 3*eventBytes; room < 0 {
 			return nil

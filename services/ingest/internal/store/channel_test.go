@@ -346,7 +346,7 @@ func TestLeavingTheCommunityLeavesItsChannels(t *testing.T) {
 		_, err := h.RemoveMember(t.Context(), h.community, nostrtest.PubKey(name))
 		require.NoError(t, err)
 	}
-	require.Equal(t, holding("dave", "bot"), h.members(), "a bot inherits nothing")
+	require.Equal(t, holding("dave", "bot", "owner", "owner"), h.members(), "a bot inherits nothing: the owner of the community does")
 	h.requireSnapshots("hall")
 
 	for i := range maxLeft + 2 {

@@ -62,8 +62,11 @@ func TestRemovedMemberLeavesChannels(t *testing.T) {
 		return f.candidate(author, nostrtest.Kind(9), nostrtest.Channel("private"), nostrtest.Content(content))
 	}
 	f.accept(f.candidate("alice", create(nostrtest.Channel("private"), nostrtest.Tag("private"))...), chat("alice", "1"))
+	_, err := f.admin.Exec(t.Context(), `INSERT INTO ingest.channel_members (community_id, channel_id, pubkey, role)
+SELECT community_id, id, sha256('bob'), 'member' FROM ingest.channels`)
+	require.NoError(t, err)
 	before := f.count(`SELECT acl_version FROM ingest.channels WHERE h = 'private'`)
-	_, err := f.RemoveMember(t.Context(), f.community, nostrtest.PubKey("alice"))
+	_, err = f.RemoveMember(t.Context(), f.community, nostrtest.PubKey("alice"))
 	require.NoError(t, err)
 	require.Equal(t, policy.NotChannelMember, f.verdict(chat("alice", "2")))
 	require.Equal(t, before+1, f.count(`SELECT acl_version FROM ingest.channels WHERE h = 'private'`))
