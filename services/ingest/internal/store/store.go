@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/apiary-relay/apiary/pkg/limit"
@@ -96,20 +95,6 @@ func New(pool *pgxpool.Pool, partitions uint32, opts ...Option) *Store {
 
 // errMoved says that a row went away between two statements that relied on it.
 var errMoved = errors.New("row changed during the transaction")
-
-// IsDataError reports whether err was caused by the data of one statement, so that another event may well be
-// stored where this one cannot.
-func IsDataError(err error) bool {
-	var pg *pgconn.PgError
-	if !errors.As(err, &pg) || len(pg.Code) < 2 {
-		return false
-	}
-	switch pg.Code[:2] {
-	case "21", "22", "23", "54": // cardinality, data exception, integrity, program limit (an index row too large)
-		return true
-	}
-	return false
-}
 
 // IsTransient reports whether the same transaction may succeed later.
 func IsTransient(err error) bool {
