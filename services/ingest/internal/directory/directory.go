@@ -14,6 +14,7 @@ import (
 
 	"github.com/apiary-relay/apiary/pkg/fault"
 	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/nostr/nostrpb"
 	"github.com/apiary-relay/apiary/pkg/tenant"
 	ingestv1 "github.com/apiary-relay/apiary/proto/gen/apiary/ingest/v1"
 	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
@@ -63,7 +64,7 @@ func (s *Service) CreateCommunity(ctx context.Context, req *ingestv1.CreateCommu
 		return nil, fault.New(fault.Invalid, "access must be open or closed")
 	}
 	if len(req.GetOwner()) > 0 || c.Access == store.AccessClosed {
-		owner, err := parsePubKey(req.GetOwner(), "owner")
+		owner, err := nostrpb.Fixed[nostr.PubKey](req.GetOwner(), "owner")
 		if err != nil {
 			return nil, err
 		}
@@ -144,7 +145,7 @@ func (s *Service) RemoveMember(ctx context.Context, req *ingestv1.RemoveMemberRe
 }
 
 func (s *Service) member(ctx context.Context, host string, key []byte) (int64, nostr.PubKey, error) {
-	pubkey, err := parsePubKey(key, "pubkey")
+	pubkey, err := nostrpb.Fixed[nostr.PubKey](key, "pubkey")
 	if err != nil {
 		return 0, pubkey, err
 	}
@@ -177,13 +178,6 @@ func checkName(name string) error {
 		return fault.New(fault.Invalid, fmt.Sprintf("name must be text of at most %d bytes", maxName))
 	}
 	return nil
-}
-
-func parsePubKey(b []byte, field string) (nostr.PubKey, error) {
-	if len(b) != len(nostr.PubKey{}) {
-		return nostr.PubKey{}, fault.New(fault.Invalid, field+" must be 32 bytes")
-	}
-	return nostr.PubKey(b), nil
 }
 
 // failed gives an error of the store its reason.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/apiary-relay/apiary/pkg/fault"
 	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/nostr/nostrpb"
 	ingestv1 "github.com/apiary-relay/apiary/proto/gen/apiary/ingest/v1"
 	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
 	"github.com/apiary-relay/apiary/services/ingest/internal/store"
@@ -45,7 +46,7 @@ func New(s Store) *Service { return &Service{store: s} }
 
 // MintInvite makes a code.
 func (s *Service) MintInvite(ctx context.Context, req *ingestv1.MintInviteRequest) (*ingestv1.MintInviteResponse, error) {
-	actor, err := parsePubKey(req.GetActor(), "actor")
+	actor, err := nostrpb.Fixed[nostr.PubKey](req.GetActor(), "actor")
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +73,7 @@ func (s *Service) MintInvite(ctx context.Context, req *ingestv1.MintInviteReques
 
 // ClaimInvite makes a key a member.
 func (s *Service) ClaimInvite(ctx context.Context, req *ingestv1.ClaimInviteRequest) (*ingestv1.ClaimInviteResponse, error) {
-	pubkey, err := parsePubKey(req.GetPubkey(), "pubkey")
+	pubkey, err := nostrpb.Fixed[nostr.PubKey](req.GetPubkey(), "pubkey")
 	if err != nil {
 		return nil, err
 	}
@@ -96,13 +97,6 @@ func (s *Service) ClaimInvite(ctx context.Context, req *ingestv1.ClaimInviteRequ
 		return nil, failed(err)
 	}
 	return resp, nil
-}
-
-func parsePubKey(b []byte, field string) (nostr.PubKey, error) {
-	if len(b) != len(nostr.PubKey{}) {
-		return nostr.PubKey{}, fault.New(fault.Invalid, field+" must be 32 bytes")
-	}
-	return nostr.PubKey(b), nil
 }
 
 // failed gives an error of the store its reason.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/apiary-relay/apiary/pkg/fault"
 	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/nostr/nostrpb"
 	ingestv1 "github.com/apiary-relay/apiary/proto/gen/apiary/ingest/v1"
 	"github.com/apiary-relay/apiary/services/ingest/internal/store"
 )
@@ -51,7 +52,7 @@ func New(s Store, now func() time.Time) *Service { return &Service{store: s, now
 
 // Moderate makes one change.
 func (s *Service) Moderate(ctx context.Context, req *ingestv1.ModerateRequest) (*ingestv1.ModerateResponse, error) {
-	actor, err := key[nostr.PubKey](req.GetActor(), "actor")
+	actor, err := nostrpb.Fixed[nostr.PubKey](req.GetActor(), "actor")
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +73,7 @@ func (s *Service) Moderate(ctx context.Context, req *ingestv1.ModerateRequest) (
 
 // ConsumeToken remembers a token until it expires.
 func (s *Service) ConsumeToken(ctx context.Context, req *ingestv1.ConsumeTokenRequest) (*ingestv1.ConsumeTokenResponse, error) {
-	id, err := key[nostr.ID](req.GetEventId(), "event_id")
+	id, err := nostrpb.Fixed[nostr.ID](req.GetEventId(), "event_id")
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +138,7 @@ func parseDescription(req *ingestv1.ModerateRequest) (d store.Description, err e
 }
 
 func ofKey[K ~[32]byte](b []byte, field string, change func(K) store.Change) (store.Change, error) {
-	k, err := key[K](b, field)
+	k, err := nostrpb.Fixed[K](b, field)
 	if err != nil {
 		return store.Change{}, err
 	}
@@ -182,13 +183,6 @@ func ParseNetwork(text string) (netip.Prefix, error) {
 		return netip.Prefix{}, fault.New(fault.Invalid, "ip must not be the whole Internet")
 	}
 	return network.Masked(), nil
-}
-
-func key[K ~[32]byte](b []byte, field string) (K, error) {
-	if len(b) != len(K{}) {
-		return K{}, fault.New(fault.Invalid, field+" must be 32 bytes")
-	}
-	return K(b), nil
 }
 
 func checkText(text, field string, limit int) error {
