@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/apiary-relay/apiary/pkg/fault"
+	"github.com/apiary-relay/apiary/pkg/lifecycle"
 	"github.com/apiary-relay/apiary/pkg/rpc"
 	fanoutv1 "github.com/apiary-relay/apiary/proto/gen/apiary/fanout/v1"
 	ingestv1 "github.com/apiary-relay/apiary/proto/gen/apiary/ingest/v1"
@@ -127,7 +128,7 @@ func (b *balanced) attempt(ctx context.Context, do func(grpc.ClientConnInterface
 	var tried []string
 	err := error(fault.New(fault.Overloaded, ""))
 	for n := range callAttempts {
-		if n > 0 && !pause(ctx, callPause<<n) {
+		if wait := callPause << n; n > 0 && !lifecycle.Pause(ctx, wait/2+rand.N(wait)) { //nolint:gosec // jitter
 			return err
 		}
 		peer, ok := b.peers.Pick(tried...)
@@ -144,18 +145,6 @@ func (b *balanced) attempt(ctx context.Context, do func(grpc.ClientConnInterface
 		tried = append(tried, peer.Name)
 	}
 	return err
-}
-
-// pause waits about d; false when ctx ends first.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d/2 + rand.N(d)) //nolint:gosec // jitter
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // balancedStream is a server stream that is opened again until it has brought a message. Like any

@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"time"
+
+	"github.com/apiary-relay/apiary/pkg/lifecycle"
 )
 
 const (
@@ -51,7 +53,7 @@ func (s *Service) keepChannels(ctx context.Context, ready func()) error {
 				}
 			}
 		}
-		if !pause(ctx, channelsInterval) {
+		if !lifecycle.Pause(ctx, channelsInterval) {
 			break
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/apiary-relay/apiary/pkg/bus"
 	"github.com/apiary-relay/apiary/pkg/bus/subject"
+	"github.com/apiary-relay/apiary/pkg/lifecycle"
 )
 
 const (
@@ -54,7 +55,7 @@ func (s *Service) keepPartitions(ctx context.Context, ready func()) error {
 		case made > 0:
 			s.log.LogAttrs(ctx, slog.LevelInfo, "event partitions made", slog.Int("tables", made))
 		}
-		if !pause(ctx, next) {
+		if !lifecycle.Pause(ctx, next) {
 			return nil
 		}
 	}
@@ -76,7 +77,7 @@ func (s *Service) watchSettings(ctx context.Context, ready func()) error {
 			s.log.LogAttrs(ctx, slog.LevelWarn, "a crash of the database server's machine may lose acknowledged events and damage the database",
 				slog.Any("settings_off", unsafe))
 		}
-		if !pause(ctx, next) {
+		if !lifecycle.Pause(ctx, next) {
 			return nil
 		}
 	}
@@ -89,7 +90,7 @@ func (s *Service) sweepExpired(ctx context.Context, ready func()) error {
 		<-ctx.Done()
 		return nil
 	}
-	for pause(ctx, s.cfg.ExpiryInterval) {
+	for lifecycle.Pause(ctx, s.cfg.ExpiryInterval) {
 		for ctx.Err() == nil {
 			within, cancel := context.WithTimeout(ctx, upkeepTimeout)
 			removed, err := s.store.SweepExpired(within, s.now(), expiredPage)
@@ -145,7 +146,7 @@ func (s *Service) sweepVanished(ctx context.Context, ready func()) error {
 // commands, invites, and bans and timeouts that have ended.
 func (s *Service) sweepOutdated(ctx context.Context, ready func()) error {
 	ready()
-	for pause(ctx, outdatedInterval) {
+	for lifecycle.Pause(ctx, outdatedInterval) {
 		for what, forget := range map[string]func(context.Context, time.Time, int) (int, error){
 			"tokens": s.store.ExpireTokens, "commands": s.store.ForgetCommands, "invites": s.store.ForgetInvites,
 			"channel invites": s.store.ForgetChannelInvites, "timeouts": s.store.ForgetTimeouts,
@@ -200,15 +201,4 @@ func (s *Service) ensureStreams(ctx context.Context, ready func(), b *bus.Bus) e
 		timer.Stop()
 	}
 	return nil
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

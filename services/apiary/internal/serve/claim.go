@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/apiary-relay/apiary/pkg/config"
+	"github.com/apiary-relay/apiary/pkg/lifecycle"
 )
 
 // claimName begins the application_name of a session that holds a claim; the process follows.
@@ -75,7 +76,7 @@ func takeClaim(ctx context.Context, url config.Secret, log *slog.Logger) (*claim
 		if err == nil {
 			return c, nil
 		}
-		if !errors.As(err, &claimed) || time.Now().After(deadline) || !pause(ctx, claimPause) {
+		if !errors.As(err, &claimed) || time.Now().After(deadline) || !lifecycle.Pause(ctx, claimPause) {
 			return nil, err
 		}
 	}
@@ -196,7 +197,7 @@ func (c *claim) again(ctx context.Context) error {
 			return claimed
 		}
 		c.log.LogAttrs(ctx, slog.LevelDebug, "database not claimed yet", slog.Any("error", err))
-		if !pause(ctx, claimPause) {
+		if !lifecycle.Pause(ctx, claimPause) {
 			return nil
 		}
 	}
@@ -228,16 +229,4 @@ func closeSession(ctx context.Context, conn *pgx.Conn) error {
 	case <-ctx.Done():
 	}
 	return err
-}
-
-// pause waits, and reports false when ctx is done.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/apiary-relay/apiary/pkg/bus"
 	"github.com/apiary-relay/apiary/pkg/bus/subject"
+	"github.com/apiary-relay/apiary/pkg/lifecycle"
 	busv1 "github.com/apiary-relay/apiary/proto/gen/apiary/bus/v1"
 	"github.com/apiary-relay/apiary/services/ingest/internal/store"
 )
@@ -204,7 +205,7 @@ func (p *Publisher) delete(ctx context.Context) {
 			}
 		}
 		for !p.deleteOnce(ctx, ids) {
-			if !pause(ctx, deletePause) {
+			if !lifecycle.Pause(ctx, deletePause) {
 				return
 			}
 		}
@@ -286,15 +287,4 @@ func wait(ctx context.Context, futures []*bus.Future) error {
 		}
 	}
 	return nil
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/apiary-relay/apiary/pkg/bus"
+	"github.com/apiary-relay/apiary/pkg/lifecycle"
 	"github.com/apiary-relay/apiary/services/ingest/internal/store"
 )
 
@@ -72,7 +73,7 @@ func (s *Sweeper) Stuck() int64 { return s.stuck.Load() }
 // Run sweeps until ctx is done. It implements lifecycle.Service.
 func (s *Sweeper) Run(ctx context.Context, ready func()) error {
 	ready()
-	for pause(ctx, s.cfg.Interval) {
+	for lifecycle.Pause(ctx, s.cfg.Interval) {
 		s.look(ctx)
 		// While the bus is away there is nothing to be done about the rows.
 		for s.bus.Connected() && s.page(ctx) {

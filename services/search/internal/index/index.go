@@ -23,6 +23,7 @@ import (
 
 	"github.com/apiary-relay/apiary/pkg/bus"
 	"github.com/apiary-relay/apiary/pkg/bus/subject"
+	"github.com/apiary-relay/apiary/pkg/lifecycle"
 	"github.com/apiary-relay/apiary/pkg/nostr"
 	"github.com/apiary-relay/apiary/pkg/nostr/wire"
 	"github.com/apiary-relay/apiary/pkg/telemetry"
@@ -214,20 +215,8 @@ func pages(ctx context.Context, full int, page func(store.Place) (store.Place, i
 			return err
 		}
 		after = last
-		if !pause(ctx, time.Since(began)) {
+		if !lifecycle.Pause(ctx, time.Since(began)) {
 			return context.Cause(ctx)
 		}
-	}
-}
-
-// pause waits; false when ctx has ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
