@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	tracenoop "go.opentelemetry.io/otel/trace/noop"
 
+	"github.com/apiary-relay/apiary/pkg/fault"
 	"github.com/apiary-relay/apiary/pkg/telemetry"
 	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
 	"github.com/apiary-relay/apiary/services/gateway/internal/admit"
@@ -184,10 +185,11 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 	below.Go(func() { s.revalidate(inner) })
 	below.Go(func() { s.heed(inner) })
 
-	handler := edge.NewHandler(inner, s.edge, telemetry.Sampled(s.log, time.Second), s.metrics,
+	sampled := telemetry.Sampled(s.log, time.Second)
+	handler := edge.NewHandler(inner, s.edge, sampled, s.metrics,
 		s.directory, s.conns, s.sessions, s.bridge)
 	server := &http.Server{
-		Handler:        handler,
+		Handler:        fault.Handler(sampled, handler),
 		ConnContext:    edge.ConnContext,
 		ReadTimeout:    readTimeout,  // of a request; an upgraded connection has its own ways
 		WriteTimeout:   writeTimeout, // of plain answers; an upgraded connection has its own
