@@ -88,6 +88,19 @@ func (e *Event) Sign(secret *SecretKey) error {
 	return nil
 }
 
+// SignDigest returns the BIP-340 signature of a digest that is no event's id. It is deterministic, like Sign.
+// The caller sees to it that the digest cannot be that of something else.
+func (k *SecretKey) SignDigest(digest *[32]byte) (Sig, error) {
+	if k == nil || k.key == nil {
+		return Sig{}, ErrBadSecret
+	}
+	sig, err := sign(k, digest, [32]byte{})
+	if err != nil {
+		return Sig{}, fmt.Errorf("sign digest: %w", err)
+	}
+	return sig, nil
+}
+
 // sign makes the BIP-340 signature of msg with the auxiliary data aux.
 func sign(secret *SecretKey, msg *[32]byte, aux [32]byte) (Sig, error) {
 	s, err := schnorr.Sign(secret.key, msg[:], schnorr.CustomNonce(aux))
