@@ -36,7 +36,7 @@ func TestFiltersForTheEventsOfOthersAreRefused(t *testing.T) {
 		for _, path := range []string{"/query", "/count"} {
 			status, answer := w.post("alice", path, "["+tt.filters+"]")
 			require.Equal(t, http.StatusForbidden, status, tt.filters)
-			require.JSONEq(t, `{"error":"`+tt.why+`"}`, answer)
+			require.JSONEq(t, `{"error":"restricted: `+tt.why+`"}`, answer)
 		}
 	}
 	require.Empty(t, w.search.asked())

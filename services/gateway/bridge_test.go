@@ -146,14 +146,14 @@ func TestQueriesOverHTTP(t *testing.T) {
 			return send(&searchv1.QueryResponse{Events: [][]byte{two}})
 		}
 	})
-	status, answer := w.post("alice", "/query", `[{"kinds":[1]},{"search":"bees","limit":3}]`)
+	status, answer := w.post("alice", "/query", `[{"search":"bees","kinds":[1],"limit":9000},{"search":"wax","limit":3}]`)
 	require.Equal(t, http.StatusOK, status, answer)
 	require.Equal(t, "["+string(one)+","+string(two)+"]", answer)
 	asked := w.search.asked()[0]
 	alice := nostrtest.PubKey("alice")
 	require.Equal(t, [][]byte{alice[:]}, asked.GetPrincipal().GetPubkeys())
 	require.EqualValues(t, 500, asked.GetFilters()[0].GetLimit(), "as a REQ's")
-	require.Equal(t, "bees", asked.GetFilters()[1].GetSearch())
+	require.Equal(t, "wax", asked.GetFilters()[1].GetSearch())
 
 	status, answer = w.post("alice", "/query", `[{"ids":[]}]`)
 	require.Equal(t, http.StatusOK, status)
@@ -164,7 +164,7 @@ func TestQueriesOverHTTP(t *testing.T) {
 		`{}`:                   "array",
 		`[]`:                   "a filter",
 		`[{"kinds":["x"]}]`:    "integer",
-		`[{"colour":"red"}]`:   "unknown elements",
+		`[{"colour":"red"}]`:   "invalid filters: filter contains unknown elements",
 		`[{"#h":["no good"]}]`: "channel id",
 	} {
 		status, answer = w.post("alice", "/query", body)
@@ -206,7 +206,7 @@ func TestCountsOverHTTP(t *testing.T) {
 		}
 	})
 	status, answer = w.post("alice", "/count", `[{}]`)
-	require.Equal(t, http.StatusForbidden, status)
+	require.Equal(t, http.StatusBadRequest, status)
 	require.JSONEq(t, `{"error":"count filter requires narrower constraints"}`, answer)
 }
 
@@ -266,8 +266,10 @@ func TestSlowBodiesTakeNoCalls(t *testing.T) {
 func TestCallsArePosts(t *testing.T) {
 	w := newWorld(t)
 	for _, path := range []string{"/query", "/count"} {
-		status, head, _ := w.request(http.MethodGet, openHost, path, nil)
+		status, head, body := w.request(http.MethodGet, openHost, path, nil)
 		require.Equal(t, http.StatusMethodNotAllowed, status)
+		require.Equal(t, "application/json", head.Get("Content-Type"))
+		require.JSONEq(t, `{"error":"method not allowed"}`, body)
 		require.Equal(t, "POST, OPTIONS", head.Get("Allow"))
 		status, head, _ = w.request(http.MethodOptions, openHost, path, nil)
 		require.Equal(t, http.StatusNoContent, status)

@@ -71,7 +71,7 @@ func TestSearchDownIsUnavailable(t *testing.T) {
 	status, head, body := w.request(http.MethodGet, openHost, "/", nil)
 	require.Equal(t, http.StatusServiceUnavailable, status)
 	require.NotEmpty(t, head.Get("Retry-After"))
-	require.Equal(t, "temporarily unavailable\n", body)
+	require.JSONEq(t, `{"error":"temporarily unavailable"}`, body)
 }
 
 func TestRelayInformation(t *testing.T) {
@@ -177,7 +177,7 @@ func TestBlockedNetworks(t *testing.T) {
 	w.search.set(func() { w.search.hosts[openHost].BlockedNetworks = []string{"192.0.2.0/24", "127.0.0.0/8"} })
 	status, head, want := w.request(http.MethodGet, openHost, "/", nil)
 	require.Equal(t, http.StatusForbidden, status)
-	require.Equal(t, "forbidden\n", want)
+	require.JSONEq(t, `{"error":"forbidden"}`, want)
 	require.NotContains(t, head, "Access-Control-Allow-Origin")
 	for _, path := range []string{"/nothing-here", "/query"} {
 		status, _, body := w.request(http.MethodPost, openHost, path, nil)

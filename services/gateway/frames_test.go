@@ -36,7 +36,7 @@ func TestMalformedFrames(t *testing.T) {
 		{"long search in COUNT", `["COUNT","s",{"search":"` + strings.Repeat("b", 257) + `"}]`, wire.LabelClosed, "s", "invalid: search is longer than 256 bytes"},
 		{"not a channel", `["REQ","s",{"#h":["no channel"]}]`, wire.LabelClosed, "s", "invalid: "},
 		{"empty channel", `["REQ","s",{"#h":[""]}]`, wire.LabelClosed, "s", "invalid: "},
-		{"channels", `["REQ","s",{"#h":["` + strings.Repeat(`a","`, 128) + `a"]}]`, wire.LabelClosed, "s", "invalid: too many channels"},
+		{"channels", `["REQ","s",{"#h":["` + strings.Repeat(`a","`, 128) + `a"]}]`, wire.LabelClosed, "s", "invalid: too many explicit channels"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c.send(tt.send)

@@ -19,7 +19,7 @@ func TestTheLinkOfAnInviteSaysWhatToDo(t *testing.T) {
 	for _, code := range []string{"", "%3Cscript%3E", "a/b", "a%0Ab", strings.Repeat("x", 129)} {
 		status, _, body = w.request(http.MethodGet, openHost, "/invite/"+code, nil)
 		require.Equal(t, http.StatusNotFound, status, code)
-		require.Equal(t, "not found\n", body)
+		require.JSONEq(t, `{"error":"not found"}`, body)
 	}
 	status, _, _ = w.request(http.MethodPost, openHost, "/invite/v2.abc", nil)
 	require.Equal(t, http.StatusMethodNotAllowed, status)

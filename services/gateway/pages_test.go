@@ -24,19 +24,26 @@ func TestPagesOverHTTP(t *testing.T) {
 	id := strings.Repeat("ab", 32)
 	status, answer := w.post("alice", "/query", `[
 		{"kinds":[1],"until":7,"before_id":"`+id+`","limit":20},
-		{"kinds":[2]}, {"kinds":[6],"search":"be","searchMode":"prefix","searchPage":2,"limit":10}, {"page":3,"kinds":[3],"limit":20}, {"kinds":[4],"page":2}, {"kinds":[5],"limit":9000,"page":2}]`)
+		{"kinds":[2]}, {"page":3,"kinds":[3],"limit":20}, {"kinds":[4],"page":2}, {"kinds":[5],"limit":9000,"page":2}]`)
 	require.Equal(t, http.StatusOK, status, answer)
-	require.Equal(t, `["2","1","6","3","4","5"]`, answer)
+	require.Equal(t, `["2","1","3","4","5"]`, answer)
 	asked := w.search.asked()
-	require.Len(t, asked, 6)
+	require.Len(t, asked, 5)
 	require.Empty(t, asked[0].GetPaging())
 	for i, want := range []*searchv1.Paging{
-		{AfterId: []byte(strings.Repeat("\xab", 32))}, {Prefix: true, Offset: 10}, {Offset: 40}, {Offset: 500}, {Offset: 500},
+		{AfterId: []byte(strings.Repeat("\xab", 32))}, {Offset: 40}, {Offset: 500}, {Offset: 500},
 	} {
 		require.Len(t, asked[i+1].GetFilters(), 1)
 		require.Len(t, asked[i+1].GetPaging(), 1)
 		require.True(t, proto.Equal(want, asked[i+1].GetPaging()[0]), asked[i+1].GetPaging()[0])
 	}
+
+	status, answer = w.post("alice", "/query", `[{"kinds":[6],"search":"be","searchMode":"prefix","searchPage":2,"limit":10},{"kinds":[7],"search":"bees"}]`)
+	require.Equal(t, http.StatusOK, status, answer)
+	require.Equal(t, `["7","6"]`, answer)
+	asked = w.search.asked()[5:]
+	require.EqualValues(t, 100, asked[0].GetFilters()[0].GetLimit(), "searches have fewer unless they ask")
+	require.True(t, proto.Equal(&searchv1.Paging{Prefix: true, Offset: 10}, asked[1].GetPaging()[0]), asked[1].GetPaging()[0])
 
 	for body, message := range map[string]string{
 		`[{"before_id":"` + id + `"}]`:                            "before_id requires until to be set",
@@ -66,5 +73,5 @@ func TestPagesOverHTTP(t *testing.T) {
 	}
 	status, answer = w.post("alice", "/count", `[{"page":2}]`)
 	require.NotEqual(t, http.StatusOK, status, answer)
-	require.Len(t, w.search.asked(), 6)
+	require.Len(t, w.search.asked(), 7)
 }

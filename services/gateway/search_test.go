@@ -2,6 +2,8 @@ package gateway_test
 
 import (
 	"bytes"
+	"fmt"
+	"net/http"
 	"testing"
 	"time"
 
@@ -35,16 +37,23 @@ func TestASearchIsForStoredEvents(t *testing.T) {
 	c.send(`["CLOSE","s"]`)
 	c.quiet()
 
-	// Of several filters only those without a search listen.
-	c.send(`["REQ","t",{"search":"bees"},{"#h":["hive"]}]`)
-	s := take(t, w.fanouts[0].subscribed)
-	require.Equal(t, "hive", s.GetChannel())
-	require.Len(t, s.GetFilters(), 1)
-	require.Empty(t, s.GetFilters()[0].GetSearch())
-	c.expect(wire.LabelEvent)
-	c.expect(wire.LabelEOSE)
-	w.fanouts[0].publish(1, envelope(t, "hive", 5))
-	c.expect(wire.LabelEvent)
+	// What a search finds has an order of its own, which no other filter's events have a place in.
+	const mixed = "mixed search and non-search filters not supported"
+	for _, filters := range []string{`{"search":"bees"},{"#h":["hive"]}`, `{"kinds":[]},{"search":"bees"}`} {
+		for _, verb := range []string{"REQ", "COUNT"} {
+			c.send(fmt.Sprintf(`[%q,"t",%s]`, verb, filters))
+			require.Equal(t, "invalid: "+mixed, c.expect(wire.LabelClosed).Message)
+		}
+		for _, path := range []string{"/query", "/count"} {
+			status, answer := w.post("alice", path, "["+filters+"]")
+			require.Equal(t, http.StatusBadRequest, status)
+			require.JSONEq(t, `{"error":"`+mixed+`"}`, answer)
+		}
+	}
+	status, answer := w.post("alice", "/query", `[{"search":"bees","search_mode":"prefix"},{"#h":["hive"],"top_level":true}]`)
+	require.Equal(t, http.StatusBadRequest, status)
+	require.JSONEq(t, `{"error":"`+mixed+`"}`, answer)
+	require.Len(t, w.search.asked(), 1)
 	require.Empty(t, w.fanouts[0].subscribed)
 }
 

@@ -136,12 +136,16 @@ func joiningOverHTTP(t *testing.T, c *cluster.Cluster) {
 	require.True(t, post(t, c.Gateway(0), host, name, note).Accepted)
 }
 
+// ask makes a signed request to the gateway at url.
+func ask(t *testing.T, url, host, name, path, body string) (status int, answer string) {
+	t.Helper()
+	return cluster.HTTP(t, http.MethodPost, url, host, path, http.Header{"Authorization": {cluster.Token(t, host, name, path, body)}}, body)
+}
+
 // query asks the gateway at url over HTTP.
 func query(t *testing.T, url, host, name, body string) (events []*nostr.Event) {
 	t.Helper()
-	status, answer := cluster.HTTP(t, http.MethodPost, url, host, "/query", http.Header{
-		"Authorization": {cluster.Token(t, host, name, "/query", body)},
-	}, body)
+	status, answer := ask(t, url, host, name, "/query", body)
 	require.Equal(t, http.StatusOK, status, answer)
 	var raws []json.RawMessage
 	require.NoError(t, json.Unmarshal([]byte(answer), &raws))
@@ -199,63 +203,4 @@ func names(t *testing.T, c *cluster.Cluster) {
 	require.JSONEq(t, `{"names":{},"relays":{}}`, ask("bob"))
 	alice.Accept(nostrtest.Kind(nostr.KindMetadata), nostrtest.Content(`{"name":"Alice"}`), nostrtest.CreatedAt(time.Now().Add(time.Minute).Unix()))
 	require.JSONEq(t, `{"names":{},"relays":{}}`, ask("alice"), "a profile that is no more has no name")
-}
-
-// windows are pages of what a channel shows when no thread is open.
-func windows(t *testing.T, c *cluster.Cluster) {
-	t.Helper()
-	name := who(t, "alice")
-	alice := cluster.Dial(t, c.Gateway(0), name)
-	alice.Accept(nostrtest.Kind(nostr.KindCreateGroup), nostrtest.Channel("windows"), nostrtest.Tag("name", "windows"), nostrtest.Tag("private"))
-	now := time.Now().Unix()
-	var roots []*nostr.Event
-	for i := range 3 {
-		roots = append(roots, alice.Accept(nostrtest.Kind(nostr.KindChat), nostrtest.Channel("windows"),
-			nostrtest.CreatedAt(now-int64(i)), nostrtest.Content(strconv.Itoa(i))))
-	}
-	reply := func(opts ...nostrtest.Option) *nostr.Event {
-		return alice.Accept(append(opts, nostrtest.Kind(nostr.KindChat), nostrtest.Channel("windows"), nostrtest.CreatedAt(now+1),
-			nostrtest.Tag("e", roots[0].ID.String(), "", "reply"))...)
-	}
-	low := reply()
-	aloud := reply(nostrtest.Tag("broadcast", "1"))
-	like := alice.Accept(nostrtest.Kind(nostr.KindReaction), nostrtest.Content("+"), nostrtest.Tag("e", roots[0].ID.String()))
-
-	window := func(more string) (rows []*nostr.Event, bounds string) {
-		t.Helper()
-		events := query(t, c.Gateway(1), "localhost", name, `[{"#h":["windows"],"kinds":[9],"top_level":true,"limit":2`+more+`}]`)
-		last := events[len(events)-1]
-		require.Equal(t, nostr.KindWindowBounds, last.Kind)
-		require.Equal(t, nostrtest.PubKey(cluster.RelayKey), last.PubKey)
-		return events[:len(events)-1], last.Content
-	}
-	cursor := func(at *nostr.Event) string {
-		return `"created_at":` + strconv.FormatInt(at.CreatedAt, 10) + `,"id":"` + at.ID.String() + `"`
-	}
-	rows, bounds := window(`,"include_aux":true`)
-	require.Equal(t, []*nostr.Event{aloud, roots[0], like}, rows)
-	require.JSONEq(t, `{"has_more":true,"next_cursor":{`+cursor(roots[0])+`}}`, bounds)
-	rows, bounds = window(`,"until":` + strconv.FormatInt(roots[0].CreatedAt, 10) + `,"before_id":"` + roots[0].ID.String() + `"`)
-	require.Equal(t, roots[1:], rows)
-	require.JSONEq(t, `{"has_more":false,"next_cursor":null}`, bounds)
-
-	events := query(t, c.Gateway(0), "localhost", name, `[{"#h":["windows"],"kinds":[9],"top_level":true,"include_summaries":true}]`)
-	require.Len(t, events, 4+1+1)
-	require.Equal(t, nostr.KindThreadSummary, events[4].Kind)
-	require.Equal(t, nostr.Tags{{"e", roots[0].ID.String()}, {"d", roots[0].ID.String()}, {"h", "windows"}}, events[4].Tags)
-	require.JSONEq(t, `{"reply_count":2,"descendant_count":2,"last_reply_at":`+strconv.FormatInt(low.CreatedAt, 10)+
-		`,"participants":["`+low.PubKey.String()+`"]}`, events[4].Content)
-
-	thread := `[{"#e":["` + roots[0].ID.String() + `"],"#h":["windows"],"depth_limit":1,"limit":1`
-	replies := query(t, c.Gateway(0), "localhost", name, thread+`}]`)
-	require.Len(t, replies, 1)
-	replies = append(replies, query(t, c.Gateway(1), "localhost", name, thread+
-		`,"thread_cursor":`+strconv.FormatInt(replies[0].CreatedAt, 10)+`,"thread_cursor_id":"`+replies[0].ID.String()+`"}]`)...)
-	require.ElementsMatch(t, []*nostr.Event{low, aloud}, replies)
-	require.Empty(t, query(t, c.Gateway(0), "localhost", who(t, "mallory"), thread+`}]`))
-
-	for _, channel := range []string{"windows", "windows-none"} {
-		require.Empty(t, query(t, c.Gateway(0), "localhost", who(t, "mallory"), `[{"#h":["`+channel+`"],"top_level":true}]`),
-			"a hidden channel and one that is not there look the same")
-	}
 }

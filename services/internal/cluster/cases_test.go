@@ -64,7 +64,9 @@ var cases = []struct {
 	{"reports are for moderators, who resolve them", reports},
 	{"moderators ban keys and events, choose kinds, block networks", management},
 	{"a community asks for proof of work", proofOfWork},
-	{"text search finds what is stored", textSearch},
+	{"nip50_search_returns_results_and_eose", textSearch},
+	{"nip50_search_mixed_filters_rejected", mixedSearch},
+	{"nip50_search_empty_results", emptySearch},
 	{"a count comes with its registers", sketches},
 	{"a signed request is done once", signedRequests},
 	{"what one door refuses the other refuses in the same words", bothDoors},
@@ -72,10 +74,15 @@ var cases = []struct {
 	{"whoever is invited may join over HTTP", joiningOverHTTP},
 	{"stored events come in pages over HTTP", pages},
 	{"members have the names that their profiles claim", names},
-	{"a channel is shown in windows over HTTP", windows},
+	{"channel_window_rows_overlays_and_exact_multiple_exhaustion", windows},
+	{"channel_window_rejects_half_cursor_and_client_overlay_kinds", badWindows},
 	{"a reaction and a deletion belong to the channel of their target", followTargets},
 	{"a hidden target is a missing one", hiddenTargets},
-	{"replies make threads that are summed up live", threads},
+	{"reply_ingest_pushes_live_thread_summary", threads},
+	{"nip10_thread_reply_creates_metadata", threadReplies},
+	{"nip10_unknown_parent_rejected", unknownParent},
+	{"nip10_root_mismatch_rejected", wrongRoot},
+	{"nip10_thread_reply_not_in_top_level", topLevel},
 }
 
 // who makes a name, and so a key, that no other case uses.

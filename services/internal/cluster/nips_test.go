@@ -113,20 +113,48 @@ func textSearch(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	alice := cluster.Dial(t, c.Gateway(0), who(t, "alice"))
 	bob := cluster.Dial(t, c.Gateway(1), who(t, "bob"))
+	h := channelID(t)
+	alice.Accept(nostrtest.Kind(nostr.KindCreateGroup), nostrtest.Channel(h))
+	said := alice.Accept(nostrtest.Kind(nostr.KindChat), nostrtest.Channel(h), nostrtest.Content("what makes honey hexagonal?"))
 	found := alice.Accept(nostrtest.Kind(nostr.KindArticle), nostrtest.Tag("d", "comb"), nostrtest.Content("the hexagonal comb is full of honey"))
 	alice.Accept(nostrtest.Kind(nostr.KindArticle), nostrtest.Tag("d", "nothing"), nostrtest.Content("nothing to see"))
 	filter := by(who(t, "alice"))
 	filter.Search = "hexagonal honey"
 	// The index follows the stream.
-	got := bob.QueryUntil(func(events []*nostr.Event) bool { return len(events) > 0 }, filter)
-	require.Equal(t, []*nostr.Event{found}, got)
+	got := bob.QueryUntil(func(events []*nostr.Event) bool { return len(events) > 1 }, filter)
+	require.ElementsMatch(t, []*nostr.Event{found, said}, got)
+	filter.Tags, filter.Kinds = in(h).Tags, []nostr.Kind{nostr.KindChat}
 	// A search is of stored events: it stays open, and nothing comes.
 	s := bob.Subscribe(filter)
-	require.Equal(t, []string{found.ID.String()}, ids(s.Stored))
-	alice.Accept(nostrtest.Kind(nostr.KindArticle), nostrtest.Tag("d", "pot"), nostrtest.Content("another hexagonal pot of honey"))
+	require.Equal(t, []*nostr.Event{said}, s.Stored)
+	alice.Accept(nostrtest.Kind(nostr.KindChat), nostrtest.Channel(h), nostrtest.Content("hexagonal honey again"))
 	s.Silent()
 	filter.Search = strings.Repeat("x", 257)
 	require.Regexp(t, "^invalid: ", bob.Refused(filter))
+}
+
+// mixedSearch asks for what a search finds and for other events in one request, through every door.
+func mixedSearch(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	alice := cluster.Dial(t, c.Gateway(0), who(t, "alice"))
+	plain, search := nostr.Filter{Kinds: []nostr.Kind{nostr.KindChat}}, nostr.Filter{Search: "honey"}
+	const refusal = "mixed search and non-search filters not supported"
+	require.Equal(t, "invalid: "+refusal, alice.Refused(search, plain))
+	body := "[" + string(search.AppendJSON(nil)) + "," + string(plain.AppendJSON(nil)) + "]"
+	for _, path := range []string{"/query", "/count"} {
+		status, answer := ask(t, c.Gateway(1), "localhost", who(t, "alice"), path, body)
+		require.Equal(t, http.StatusBadRequest, status)
+		require.JSONEq(t, `{"error":"`+refusal+`"}`, answer)
+	}
+}
+
+func emptySearch(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	alice := cluster.Dial(t, c.Gateway(0), who(t, "alice"))
+	nothing := nostr.Filter{Search: "xyzzyplughnobodysaysthis"}
+	require.Empty(t, alice.Subscribe(nothing).Stored)
+	require.Zero(t, alice.Count(nothing))
+	require.Empty(t, query(t, c.Gateway(1), "localhost", who(t, "alice"), "["+string(nothing.AppendJSON(nil))+"]"))
 }
 
 func sketches(t *testing.T, c *cluster.Cluster) {

@@ -24,7 +24,7 @@ func (b *Bridge) Query(w http.ResponseWriter, r *http.Request, c session.Communi
 		if err != nil {
 			return nil, err
 		}
-		filters, err := b.filters(body)
+		filters, err := b.filters(&call, body)
 		if err != nil {
 			return nil, err
 		}
@@ -63,6 +63,9 @@ func (b *Bridge) Query(w http.ResponseWriter, r *http.Request, c session.Communi
 	})
 }
 
+// searchResults is how many events a search finds unless its filter says.
+const searchResults = 100
+
 // part is what is answered by itself: filters as in a REQ, one with its page, the window of a channel, or a page of a thread.
 type part struct {
 	filters []nostr.Filter
@@ -76,6 +79,9 @@ func (b *Bridge) split(filters []nostr.Filter, extended []*extension) ([]part, e
 	plain := part{}
 	var parts []part
 	for i, f := range filters {
+		if f.Search != "" && f.Limit == nil {
+			f.Limit = new(min(searchResults, b.cfg.Limit))
+		}
 		if len(extended) == 0 || extended[i] == nil {
 			plain.filters = append(plain.filters, f)
 			continue
@@ -107,11 +113,15 @@ func (b *Bridge) split(filters []nostr.Filter, extended []*extension) ([]part, e
 // Count answers a POST with an array of filters: {"count":n}, with "hll" as in the answer to a COUNT.
 func (b *Bridge) Count(w http.ResponseWriter, r *http.Request, c session.Community) {
 	b.serve(w, r, c, b.cfg.Wire.Frame, func(ctx context.Context, call call) ([]byte, error) {
-		filters, err := b.filters(call.body)
+		filters, err := b.filters(&call, call.body)
 		if err != nil {
 			return nil, err
 		}
 		n, hll, err := b.Sessions.Count(ctx, c.ID, call.principal(), filters)
+		if fault.ReasonOf(err) == fault.Restricted {
+			// Who asks may count, and has asked for too much.
+			err = fault.Wrap(fault.Invalid, fault.Message(err), err)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -126,11 +136,15 @@ func (c *call) principal() *commonv1.Principal {
 	return &commonv1.Principal{Pubkeys: [][]byte{c.key[:]}}
 }
 
-// filters decodes a body by the rules of REQ.
-func (b *Bridge) filters(body []byte) ([]nostr.Filter, error) {
+// filters decodes a body by the rules of REQ, and judges all that it holds before anything is asked.
+func (b *Bridge) filters(call *call, body []byte) ([]nostr.Filter, error) {
 	filters, err := wire.DecodeFilters(body, b.cfg.Wire)
 	if err != nil {
-		return nil, fault.Wrap(fault.Invalid, publicCause(err), err)
+		return nil, fault.Wrap(fault.Invalid, "invalid filters: "+publicCause(err), err)
 	}
-	return filters, nil
+	err = b.Sessions.Judge(call.principal(), filters)
+	if fault.ReasonOf(err) == fault.Restricted {
+		err = asFrame(err)
+	}
+	return filters, err
 }

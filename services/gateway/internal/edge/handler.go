@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"mime"
 	"net"
 	"net/http"
@@ -95,7 +94,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	case c.Refuses(clientAddr(r, h.cfg.TrustedProxies)):
 		h.m.Upgrade(r.Context(), metrics.OutcomeBlocked)
-		text(w, http.StatusForbidden, "forbidden\n")
+		refuse(w, http.StatusForbidden, "forbidden")
 		return
 	}
 	switch r.URL.Path {
@@ -139,10 +138,9 @@ func (h *Handler) relay(w http.ResponseWriter, r *http.Request, c *Community) {
 	case bridge.IsManagement(r):
 		h.bridge.Manage(w, r, c.Community)
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
-		w.Header().Set("Allow", "GET, HEAD, POST, OPTIONS")
-		text(w, http.StatusMethodNotAllowed, "method not allowed\n")
+		notAllowed(w, "GET, HEAD, POST, OPTIONS")
 	case isUpgrade(r) && r.ContentLength != 0:
-		text(w, http.StatusBadRequest, "a WebSocket handshake has no body\n")
+		refuse(w, http.StatusBadRequest, "a WebSocket handshake has no body")
 	case isUpgrade(r):
 		h.upgrade(w, r, c)
 	case wantsInfo(r):
@@ -169,8 +167,7 @@ func getOnly(w http.ResponseWriter, r *http.Request) bool {
 	case http.MethodOptions:
 		w.WriteHeader(http.StatusNoContent)
 	default:
-		w.Header().Set("Allow", "GET, HEAD, OPTIONS")
-		text(w, http.StatusMethodNotAllowed, "method not allowed\n")
+		notAllowed(w, "GET, HEAD, OPTIONS")
 	}
 	return false
 }
@@ -209,8 +206,7 @@ func signed(
 	case method:
 		do(w, r, c.Community)
 	default:
-		w.Header().Set("Allow", method+", OPTIONS")
-		text(w, http.StatusMethodNotAllowed, "method not allowed\n")
+		notAllowed(w, method+", OPTIONS")
 	}
 }
 
@@ -267,7 +263,7 @@ func (h *Handler) info(w http.ResponseWriter, r *http.Request, c *Community) {
 	doc, err := h.cfg.Info.render(c)
 	if err != nil {
 		h.log.LogAttrs(r.Context(), slog.LevelError, "relay information not rendered", slog.Any(telemetry.KeyError, err))
-		text(w, http.StatusInternalServerError, "internal error\n")
+		refuse(w, http.StatusInternalServerError, "internal error")
 		return
 	}
 	// no-cache lets it be kept and asks for it again each time, which costs a 304: a moderator's change of the
@@ -284,22 +280,6 @@ func (h *Handler) info(w http.ResponseWriter, r *http.Request, c *Community) {
 	head.Set("Content-Type", mediaType)
 	head.Set("Content-Length", strconv.Itoa(len(doc)))
 	_, _ = w.Write(doc) //nolint:gosec // JSON under its own media type; an error means that the client has left
-}
-
-func text(w http.ResponseWriter, status int, body string) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(status)
-	_, _ = w.Write([]byte(body)) //nolint:gosec // plain text, and said to be
-}
-
-// notFound is the one answer for hosts without community and for paths that do not exist.
-func notFound(w http.ResponseWriter) { text(w, http.StatusNotFound, "not found\n") }
-
-// unavailable asks the client to come back, not all at the same moment.
-func unavailable(w http.ResponseWriter) {
-	w.Header().Set("Retry-After", strconv.Itoa(1+rand.N(5))) //nolint:gosec // jitter
-	text(w, http.StatusServiceUnavailable, "temporarily unavailable\n")
 }
 
 // upgrade turns the request into a connection with a session.
@@ -322,7 +302,7 @@ func (h *Handler) upgrade(w http.ResponseWriter, r *http.Request, c *Community) 
 	if !ok {
 		h.conns.Release()
 		h.log.LogAttrs(r.Context(), slog.LevelError, "connection is not corked")
-		text(w, http.StatusInternalServerError, "internal error\n")
+		refuse(w, http.StatusInternalServerError, "internal error")
 		return
 	}
 	client := h.cfg.Gate.Client(clientAddr(r, h.cfg.TrustedProxies))

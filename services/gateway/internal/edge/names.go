@@ -43,7 +43,7 @@ func (h *Handler) name(w http.ResponseWriter, r *http.Request, c *Community) {
 	}
 	body, err := json.Marshal(answer)
 	if err != nil {
-		text(w, http.StatusInternalServerError, "internal error\n") // strings always marshal
+		refuse(w, http.StatusInternalServerError, "internal error") // strings always marshal
 		return
 	}
 	head := w.Header()

@@ -64,16 +64,20 @@ func countValues(f *commonv1.Filter) int {
 }
 
 // plan judges filters and derives the topics. A filter with a search (NIP-50) is for stored events only, so
-// it listens nowhere. An error is a *fault.Error.
+// it listens nowhere; its answer has an order of its own, so the others of the request have a search as well. An error is a
+// *fault.Error.
 func (srv *Server) plan(filters []nostr.Filter) (query, error) {
 	var q query
+	if slices.ContainsFunc(filters, isSearch) && slices.ContainsFunc(filters, func(f nostr.Filter) bool { return !isSearch(f) }) {
+		return q, fault.New(fault.Invalid, "mixed search and non-search filters not supported")
+	}
 	channels, total := 0, 0
 	for i := range filters {
 		f := &filters[i]
 		values, scoped := f.Tag('h')
 		channels += len(values)
 		if channels > srv.cfg.MaxChannels {
-			return q, fault.New(fault.Invalid, "too many channels in one request")
+			return q, fault.New(fault.Invalid, "too many explicit channels")
 		}
 		if slices.ContainsFunc(values, func(h string) bool { return !nostr.ValidChannelID(h) }) {
 			return q, fault.New(fault.Invalid, "a value of #h is not a channel id")
@@ -117,6 +121,8 @@ func (srv *Server) plan(filters []nostr.Filter) (query, error) {
 	}
 	return q, nil
 }
+
+func isSearch(f nostr.Filter) bool { return f.Search != "" }
 
 // listen adds a filter to a topic.
 func (q *query) listen(channel string, f *commonv1.Filter) {

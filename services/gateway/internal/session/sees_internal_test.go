@@ -80,7 +80,7 @@ func TestPlan(t *testing.T) {
 		{"bad though nothing matches", `["REQ","s",{"kinds":[],"#h":["a b"]}]`, nil, 0, false, fault.Invalid},
 		{"too many", `["REQ","s",{"#h":["a","b","c"]},{"#h":["a","b"]}]`, nil, 0, false, fault.Invalid},
 		{"search is stored only", `["REQ","s",{"search":"x","#h":["a"]},{"search":"y"}]`, topics{}, 2, true, 0},
-		{"search besides", `["REQ","s",{"search":"x"},{"#h":["a"]}]`, topics{"a": 1}, 2, true, 0},
+		{"search besides", `["REQ","s",{"search":"x"},{"#h":["a"]}]`, nil, 0, false, fault.Invalid},
 		{"channels of a search", `["REQ","s",{"search":"x","#h":["a b"]}]`, nil, 0, false, fault.Invalid},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -12,6 +12,12 @@ import (
 	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
 )
 
+// Judge refuses filters that a REQ or COUNT with all of them would be refused for, with the same *fault.Error.
+func (srv *Server) Judge(p *commonv1.Principal, filters []nostr.Filter) error {
+	_, err := srv.planFor(p, filters)
+	return err
+}
+
 // Stored passes each stored event that matches to each, and what the relay knows of who is online, as a REQ would
 // get them before its EOSE: the same judgement of the filters, the same bounds, the same access. An error of each
 // ends it and is returned; any other is a *fault.Error, or one that pkg/fault understands.
