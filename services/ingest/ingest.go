@@ -206,6 +206,7 @@ func (s *Service) assemble(deps Deps, sweeper *outbox.Sweeper) {
 	s.group.Add("vanished", lifecycle.Func(s.sweepVanished))
 	s.group.Add("outdated", lifecycle.Func(s.sweepOutdated))
 	s.group.Add("channels", lifecycle.Func(s.keepChannels))
+	s.group.Add("rosters", lifecycle.Func(s.keepRosters))
 	s.group.Add("sweeper", sweeper)
 	s.group.Add("publisher", s.publisher)
 	s.group.Add("commits", s.commits, "publisher")

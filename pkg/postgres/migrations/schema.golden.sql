@@ -144,6 +144,7 @@ CREATE TABLE ingest.channels (
     ttl_deadline timestamp with time zone,
     previous_required boolean DEFAULT false NOT NULL,
     snapshot_due boolean DEFAULT true NOT NULL,
+    members_due_at timestamp with time zone,
     CONSTRAINT channels_check CHECK (((ttl_deadline IS NULL) = (ttl_seconds IS NULL))),
     CONSTRAINT channels_created_by_check CHECK ((octet_length(created_by) = 32)),
     CONSTRAINT channels_h_check CHECK ((h ~ '^[A-Za-z0-9_-]{1,64}$'::text)),
@@ -178,6 +179,7 @@ CREATE TABLE ingest.communities (
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     min_pow smallint DEFAULT 0 NOT NULL,
     unknown_kinds text DEFAULT 'allow'::text NOT NULL,
+    members_due_at timestamp with time zone,
     CONSTRAINT communities_access_check CHECK ((access = ANY (ARRAY['open'::text, 'closed'::text]))),
     CONSTRAINT communities_min_pow_check CHECK (((min_pow >= 0) AND (min_pow <= 64))),
     CONSTRAINT communities_unknown_kinds_check CHECK ((unknown_kinds = ANY (ARRAY['allow'::text, 'registry-only'::text])))
@@ -348,6 +350,14 @@ CREATE TABLE ingest.reactions (
     id bytea NOT NULL
 );
 
+CREATE TABLE ingest.reminders (
+    community_id bigint NOT NULL,
+    due_at bigint NOT NULL,
+    id bytea NOT NULL,
+    created_at bigint NOT NULL,
+    CONSTRAINT reminders_id_check CHECK ((octet_length(id) = 32))
+);
+
 CREATE TABLE ingest.replies (
     community_id bigint NOT NULL,
     id bytea NOT NULL,
@@ -502,6 +512,9 @@ ALTER TABLE ONLY ingest.outbox
 ALTER TABLE ONLY ingest.reactions
     ADD CONSTRAINT reactions_pkey PRIMARY KEY (community_id, target_id, pubkey, emoji);
 
+ALTER TABLE ONLY ingest.reminders
+    ADD CONSTRAINT reminders_pkey PRIMARY KEY (community_id, due_at, id);
+
 ALTER TABLE ONLY ingest.replies
     ADD CONSTRAINT replies_pkey PRIMARY KEY (community_id, id);
 
@@ -532,11 +545,15 @@ CREATE INDEX channel_invites_expiry ON ingest.channel_invites USING btree (expir
 
 CREATE INDEX channel_members_pubkey ON ingest.channel_members USING btree (community_id, pubkey);
 
+CREATE INDEX channels_members_due ON ingest.channels USING btree (members_due_at) WHERE (members_due_at IS NOT NULL);
+
 CREATE INDEX channels_snapshot_due ON ingest.channels USING btree (community_id, id) WHERE snapshot_due;
 
 CREATE INDEX channels_ttl_deadline ON ingest.channels USING btree (ttl_deadline) WHERE ((archived_at IS NULL) AND (ttl_deadline IS NOT NULL));
 
 CREATE INDEX commands_expiry ON ingest.commands USING btree (expires_at);
+
+CREATE INDEX communities_members_due ON ingest.communities USING btree (members_due_at) WHERE (members_due_at IS NOT NULL);
 
 CREATE INDEX community_hosts_community ON ingest.community_hosts USING btree (community_id);
 
@@ -569,6 +586,8 @@ CREATE INDEX events_default_expires_at_idx ON ingest.events_default USING btree 
 CREATE INDEX http_tokens_expiry ON ingest.http_tokens USING btree (expires_at);
 
 CREATE INDEX invites_expiry ON ingest.invites USING btree (expires_at);
+
+CREATE INDEX reminders_due ON ingest.reminders USING btree (due_at);
 
 CREATE INDEX replies_root ON ingest.replies USING btree (community_id, root_id, created_at, id);
 
@@ -715,13 +734,15 @@ GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.http_tokens TO apiary_ingest;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.invites TO apiary_ingest;
 
-GRANT SELECT,INSERT ON TABLE ingest.moderation_actions TO apiary_ingest;
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.moderation_actions TO apiary_ingest;
 GRANT SELECT ON TABLE ingest.moderation_actions TO apiary_search;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.outbox TO apiary_ingest;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.reactions TO apiary_ingest;
 GRANT SELECT ON TABLE ingest.reactions TO apiary_search;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.reminders TO apiary_ingest;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.replies TO apiary_ingest;
 GRANT SELECT ON TABLE ingest.replies TO apiary_search;

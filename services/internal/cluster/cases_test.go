@@ -51,6 +51,7 @@ var cases = []struct {
 	{"private_channel_non_member_cannot_invite", privateOutsiderCannotInvite},
 	{"whoever loses a channel gets nothing more and is told", lostChannels},
 	{"an invite code opens a private channel", invitesOpenChannels},
+	{"a long list of members follows its changes", longLists},
 	{"a channel whose creator chose no id gets one", channelsGetIDs},
 	{"communities are sealed", communities},
 	{"a removed member gets nothing more", revocation},

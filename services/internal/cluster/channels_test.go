@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -286,4 +287,32 @@ func channelsGetIDs(t *testing.T, c *cluster.Cluster) {
 	created := in(response.Channel)
 	created.Kinds = []nostr.Kind{nostr.KindCreateGroup}
 	require.Equal(t, []*nostr.Event{create}, alice.Query(created), "it is in its channel, without an h tag")
+}
+
+// The list of a channel's members comes with each change while it is short, and then once for many; the newest version
+// says who is there, and who came is told at once.
+func longLists(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	const short, crowd = 128, 150
+	h := newHall(t, c)
+	lists := h.dial("watcher").Subscribe(nostr.Filter{
+		Kinds: []nostr.Kind{nostr.KindGroupMembers}, Tags: []nostr.TagCondition{{Name: 'd', Values: []string{h.h}}},
+	})
+	require.Len(t, lists.Stored, 1)
+	for i := range crowd - 1 {
+		h.must(h.owner, nostr.KindPutUser, pubkey(who(t, strconv.Itoa(i))))
+	}
+	require.Len(t, h.owner.Query(nostr.Filter{Kinds: []nostr.Kind{nostr.KindSystemMessage}, Tags: in(h.h).Tags}), crowd)
+	var last int64
+	long := 0
+	for n := 0; n < crowd; {
+		list := lists.Next()
+		require.Greater(t, list.CreatedAt, last)
+		last = list.CreatedAt
+		require.Greater(t, list.Tags.Count("p"), n)
+		if n = list.Tags.Count("p"); n > short+1 {
+			long++
+		}
+	}
+	require.Less(t, long, (crowd-short)/2)
 }

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/apiary-relay/apiary/pkg/fault"
@@ -19,7 +20,8 @@ type Command struct {
 	Signs bool
 	// Governs is set when it is taken from keys that are timed out, so that a moderator can lift its own timeout.
 	Governs bool
-	// FollowUps is how many bytes of a message on the bus the events may have that the relay signs because of it.
+	// FollowUps is how many bytes of a message on the bus the events may have that the relay signs because of it;
+	// FollowUpBytes unless the kind's row says less.
 	FollowUps int
 }
 
@@ -29,8 +31,6 @@ type commandRule struct {
 	// fresh is set when created_at must be within CommandWindow of now. What is not stored must be, since its id
 	// is not remembered for longer.
 	fresh bool
-	// quiet is set when the relay signs nothing because of it but the summary of a thread.
-	quiet bool
 	// parse reads what is asked for. It sets nothing of the candidate.
 	parse func(*Candidate) (any, Verdict)
 }
@@ -42,37 +42,48 @@ const CommandWindow = 120 * time.Second
 // the window has passed by the clock of every replica.
 const CommandMemory = CommandWindow + time.Minute
 
-// FollowUpBytes is how many bytes of a message on the bus all events may have that the relay signs because of one
-// command, each with its EnvelopeOverhead.
-const FollowUpBytes = 384 << 10
+// What a batch reserves of a message on the bus for all events that the relay signs because of one command or other
+// change, each with its EnvelopeOverhead.
+const (
+	// FollowUpBytes is enough for any.
+	FollowUpBytes = 384 << 10
+	// RosterBytes is enough for a change of one member: the lists that are signed at once are short (ShortRoster).
+	RosterBytes = 32 << 10
+	// quietBytes is for commands because of which nothing is signed but the summary of a thread.
+	quietBytes = SummaryBytes + EnvelopeOverhead
+)
+
+// ShortRoster is up to how many members the list of a channel's or a community's members is signed in the transaction
+// that changes it. A longer one is signed in the background, once for all that changes in a few seconds.
+const ShortRoster = 128
 
 // commands are the kinds that are carried out. Whoever adds one adds a row here, its parse function, and what the
 // store does (store.execute).
 var commands = map[nostr.Kind]commandRule{
-	nostr.KindRelayAddMember:    {Command: Command{Signs: true, Governs: true}, fresh: true, parse: parseAddMember},
+	nostr.KindRelayAddMember:    {Command: Command{Signs: true, Governs: true, FollowUps: RosterBytes}, fresh: true, parse: parseAddMember},
 	nostr.KindRelayRemoveMember: {Command: Command{Signs: true, Governs: true}, fresh: true, parse: parseRemoveMember},
-	nostr.KindRelayChangeRole:   {Command: Command{Signs: true, Governs: true}, fresh: true, parse: parseChangeRole},
-	nostr.KindRelaySetProfile:   {Command: Command{Governs: true}, fresh: true, quiet: true, parse: parseSetProfile},
-	nostr.KindRelayJoinRequest:  {Command: Command{Signs: true, Outsiders: true}, fresh: true, parse: parseJoinRelay},
+	nostr.KindRelayChangeRole:   {Command: Command{Signs: true, Governs: true, FollowUps: RosterBytes}, fresh: true, parse: parseChangeRole},
+	nostr.KindRelaySetProfile:   {Command: Command{Governs: true, FollowUps: quietBytes}, fresh: true, parse: parseSetProfile},
+	nostr.KindRelayJoinRequest:  {Command: Command{Signs: true, Outsiders: true, FollowUps: RosterBytes}, fresh: true, parse: parseJoinRelay},
 	nostr.KindRelayLeaveRequest: {Command: Command{Signs: true}, fresh: true, parse: parseLeaveRelay},
 
 	// Members that are removed are only announced with a key; moderation works without one.
 	nostr.KindBan:           {Command: Command{Governs: true}, fresh: true, parse: parseBan},
-	nostr.KindUnban:         {Command: Command{Governs: true}, fresh: true, quiet: true, parse: parseUnban},
-	nostr.KindTimeout:       {Command: Command{Governs: true}, fresh: true, quiet: true, parse: parseTimeout},
-	nostr.KindUntimeout:     {Command: Command{Governs: true}, fresh: true, quiet: true, parse: parseUntimeout},
+	nostr.KindUnban:         {Command: Command{Governs: true, FollowUps: quietBytes}, fresh: true, parse: parseUnban},
+	nostr.KindTimeout:       {Command: Command{Governs: true, FollowUps: quietBytes}, fresh: true, parse: parseTimeout},
+	nostr.KindUntimeout:     {Command: Command{Governs: true, FollowUps: quietBytes}, fresh: true, parse: parseUntimeout},
 	nostr.KindResolveReport: {Command: Command{Governs: true}, fresh: true, parse: parseResolveReport},
 
 	// Channels work without a relay key: what would be signed is left out.
-	nostr.KindPutUser:      {parse: parsePutUser},
-	nostr.KindRemoveUser:   {parse: parseRemoveUser},
+	nostr.KindPutUser:      {Command: Command{FollowUps: RosterBytes}, parse: parsePutUser},
+	nostr.KindRemoveUser:   {Command: Command{FollowUps: RosterBytes}, parse: parseRemoveUser},
 	nostr.KindEditMetadata: {parse: parseEditChannel},
-	nostr.KindDeleteEvent:  {quiet: true, parse: parseDeleteEvent},
+	nostr.KindDeleteEvent:  {Command: Command{FollowUps: quietBytes}, parse: parseDeleteEvent},
 	nostr.KindCreateGroup:  {parse: parseCreateChannel},
 	nostr.KindDeleteGroup:  {parse: parseDeleteChannel},
-	nostr.KindCreateInvite: {fresh: true, quiet: true, parse: parseChannelInvite},
-	nostr.KindJoinRequest:  {parse: parseJoinChannel},
-	nostr.KindLeaveRequest: {parse: parseLeaveChannel},
+	nostr.KindCreateInvite: {Command: Command{FollowUps: quietBytes}, fresh: true, parse: parseChannelInvite},
+	nostr.KindJoinRequest:  {Command: Command{FollowUps: RosterBytes}, parse: parseJoinChannel},
+	nostr.KindLeaveRequest: {Command: Command{FollowUps: RosterBytes}, parse: parseLeaveChannel},
 }
 
 // isCarriedOut reports whether the relay does what events of a kind ask for.
@@ -101,10 +112,7 @@ func (c *Candidate) parseCommand(now time.Time) Verdict {
 	}
 	command := rule.Command
 	command.Asks = asks
-	command.FollowUps = FollowUpBytes
-	if rule.quiet {
-		command.FollowUps = SummaryBytes + EnvelopeOverhead
-	}
+	command.FollowUps = cmp.Or(rule.FollowUps, FollowUpBytes)
 	c.Command = &command
 	return Verdict{}
 }

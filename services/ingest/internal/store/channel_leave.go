@@ -18,7 +18,7 @@ const (
 WITH gone AS (
     DELETE FROM ingest.channel_members WHERE community_id = $1 AND pubkey = $2 RETURNING channel_id, role
 ), raised AS (
-    UPDATE ingest.channels c SET acl_version = acl_version + 1, snapshot_due = true
+    UPDATE ingest.channels c SET acl_version = acl_version + 1, members_due_at = coalesce(members_due_at, now() + make_interval(secs => $3))
     FROM gone WHERE c.community_id = $1 AND c.id = gone.channel_id
     RETURNING c.id, c.h, gone.role
 )
@@ -71,7 +71,7 @@ const maxLeft = 16
 // owner of goes to somebody who is left in it, or else to the community's owner. A private one without anybody is deleted:
 // nobody could read it, or make another one under its id.
 func (x *change) leaveChannels(ctx context.Context, key nostr.PubKey) (bool, error) {
-	rows, err := x.conn.Query(ctx, sqlLeaveChannels, x.community, key[:])
+	rows, err := x.conn.Query(ctx, sqlLeaveChannels, x.community, key[:], rosterDelay.Seconds())
 	if err != nil {
 		return false, fmt.Errorf("leave channels: %w", err)
 	}
@@ -128,14 +128,15 @@ func (x *change) dropAbandoned(ctx context.Context, channels []int64) error {
 	return nil
 }
 
-// draftLeft has the relay sign the lists of members of channels that a member has left, as long as there is room.
-func (x *change) draftLeft(ctx context.Context) error {
+// draftLeft has the relay sign the lists of members of channels that a member has left, the short ones, as long as there is
+// room.
+func (x *change) draftLeft(ctx context.Context, room int) error {
 	left := x.left[:min(len(x.left), maxLeft)]
 	x.left = nil
 	if x.key == nil {
 		return nil
 	}
-	room := policy.FollowUpBytes / 2 // estimates are rough
+	room /= 2 // estimates are rough
 	for _, d := range x.drafts {
 		room -= d.size()
 	}
@@ -144,10 +145,10 @@ func (x *change) draftLeft(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if !g.Exists {
-			continue // it was deleted
+		if !g.Exists || g.Members > policy.ShortRoster {
+			continue // it was deleted, or its time will come
 		}
-		if room -= min(g.Members, maxChannelListed)*memberBytes + 3*eventBytes; room < 0 {
+		if room -= g.Members*memberBytes + 3*eventBytes; room < 0 {
 			return nil
 		}
 		if err := x.snapshot(ctx, g, members); err != nil {

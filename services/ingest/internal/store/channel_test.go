@@ -355,8 +355,9 @@ func TestLeavingTheCommunityLeavesItsChannels(t *testing.T) {
 	}
 	_, err = h.RemoveMember(t.Context(), h.community, nostrtest.PubKey("erin"))
 	require.NoError(t, err)
-	require.Equal(t, 2, h.count(`SELECT count(*) FROM ingest.channels WHERE snapshot_due`))
-	n, err := h.SignChannels(t.Context(), 10)
+	require.Equal(t, 2, h.putOff())
+	h.passDelay()
+	n, err := h.SignMembers(t.Context(), 10)
 	require.NoError(t, err)
 	require.Equal(t, 2, n)
 	for i := range maxLeft + 2 {
@@ -414,6 +415,9 @@ SELECT c.community_id, c.id, sha256(n::text::bytea), CASE WHEN n <= 300 THEN 'ad
 FROM ingest.channels c, generate_series(1, $1) AS n`, policy.MaxChannelMembers-2)
 	require.NoError(t, err)
 	h.must("bob", nostr.KindJoinRequest)
+	h.passDelay()
+	_, err = h.SignMembers(t.Context(), 10)
+	require.NoError(t, err)
 	require.Equal(t, maxChannelListed, h.state("hall", nostr.KindGroupMembers).Tags.Count("p"))
 	require.Equal(t, maxAdminsListed, h.state("hall", nostr.KindGroupAdmins).Tags.Count("p"))
 	h.refuse("the channel has as many members as it may have", "carol", nostr.KindJoinRequest)

@@ -68,8 +68,8 @@ func (s *Store) changeChannel(ctx context.Context, key policy.ChannelKey, fn fun
 	})
 }
 
-// SignChannels has the relay sign the state of up to limit channels whose state is older than they are: those that
-// a member has left together with the community, and those from before the relay had a key. It returns how many it found.
+// SignChannels has the relay sign the state of up to limit channels of which it has not signed any: those from before it
+// had a key, or before this release. It returns how many it found.
 func (s *Store) SignChannels(ctx context.Context, limit int) (int, error) {
 	if s.key == nil {
 		return 0, nil
@@ -81,7 +81,7 @@ func (s *Store) SignChannels(ctx context.Context, limit int) (int, error) {
 			if err := x.conn.QueryRow(ctx, sqlIsSnapshotDue, x.community, g.id).Scan(&due); err != nil || !due {
 				return err
 			}
-			return x.snapshot(ctx, g, everything)
+			return x.snapshotNow(ctx, g, everything)
 		}))
 	}
 	if err != nil {

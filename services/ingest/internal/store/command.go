@@ -122,9 +122,17 @@ func (t *transaction) execute(ctx context.Context, conn *pgx.Conn) error {
 			continue
 		}
 		e.channel = t.state.Channels[e.ChannelKey()]
-		if err := x.sign(ctx, e.Traceparent); err != nil {
+		if err := x.sign(ctx, e.Traceparent, e.Command.FollowUps); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// exec runs a statement whose result says nothing.
+func (x *change) exec(ctx context.Context, what, statement string, args ...any) error {
+	if _, err := x.conn.Exec(ctx, statement, args...); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
 	}
 	return nil
 }
@@ -173,7 +181,7 @@ func (s *Store) transact(ctx context.Context, locks lockSet, fn func(x *change) 
 		if err := fn(x); err != nil {
 			return err
 		}
-		if err := x.sign(ctx, ""); err != nil {
+		if err := x.sign(ctx, "", policy.FollowUpBytes); err != nil {
 			return err
 		}
 		if err := t.claim(ctx, conn); err != nil {

@@ -122,31 +122,6 @@ func (x *change) dropMember(ctx context.Context, pubkey nostr.PubKey) error {
 	return x.raise(ctx)
 }
 
-// draftRoster has the relay sign the list of members (kind 13534), and once what the roles mean (kind 33534).
-func (x *change) draftRoster(ctx context.Context) error {
-	x.roster = false
-	rows, err := x.conn.Query(ctx, sqlRoster, x.community, maxListed)
-	if err != nil {
-		return fmt.Errorf("read roster: %w", err)
-	}
-	list := draft{kind: nostr.KindRelayMembers, tags: nostr.Tags{protected}}
-	var pubkey []byte
-	var role string
-	if _, err := pgx.ForEachRow(rows, []any{&pubkey, &role}, func() error {
-		list.tags = append(list.tags, nostr.Tag{"member", nostr.PubKey(pubkey).String(), role})
-		return nil
-	}); err != nil {
-		return fmt.Errorf("read roster: %w", err)
-	}
-	x.draft(list)
-	for _, r := range roles {
-		x.draft(draft{kind: nostr.KindRelayRole, once: true, tags: nostr.Tags{
-			protected, {"d", string(r.role)}, {"label", r.label}, {"description", r.description},
-		}})
-	}
-	return nil
-}
-
 func (x *change) addMember(ctx context.Context, e *entry, a *policy.AddMember) (policy.Verdict, error) {
 	actor, err := x.role(ctx, e.Event.PubKey)
 	if err != nil {

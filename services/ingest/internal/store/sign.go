@@ -41,15 +41,15 @@ func (x *change) draft(d draft) {
 
 // sign makes events of the drafts and adds them to the transaction as entries that are accepted. created_at is the
 // database's time, and for an event with an address later than that of the version it replaces. An event that would
-// be the same as a stored one, because the same happened twice in a second, is from the next second. If there is more
-// to sign than a batch has room for, the error is a RefusedError.
-func (x *change) sign(ctx context.Context, traceparent string) error {
+// be the same as a stored one, because the same happened twice in a second, is from the next second. If there are more
+// than room bytes to sign, which are reserved for it, the error is a RefusedError.
+func (x *change) sign(ctx context.Context, traceparent string, room int) error {
 	if x.roster {
-		if err := x.draftRoster(ctx); err != nil {
+		if err := x.rosterChanged(ctx); err != nil {
 			return err
 		}
 	}
-	if err := x.draftLeft(ctx); err != nil {
+	if err := x.draftLeft(ctx, room); err != nil {
 		return err
 	}
 	if len(x.drafts) == 0 {
@@ -79,7 +79,7 @@ func (x *change) sign(ctx context.Context, traceparent string) error {
 			return err
 		}
 		e.Raw = e.Event.AppendJSON(nil)
-		if size += len(e.Raw) + policy.EnvelopeOverhead; size > policy.FollowUpBytes {
+		if size += len(e.Raw) + policy.EnvelopeOverhead; size > room {
 			return &RefusedError{policy.TooMuchFollows}
 		}
 		x.entries = append(x.entries, e)

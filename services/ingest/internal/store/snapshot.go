@@ -21,7 +21,17 @@ ORDER BY CASE role WHEN 'owner' THEN 0 WHEN 'admin' THEN 1 ELSE 2 END, added_at,
 LIMIT $3`
 
 	// By channels_pkey.
-	sqlSnapshotDue = `UPDATE ingest.channels SET snapshot_due = $3 WHERE community_id = $1 AND id = $2 AND snapshot_due <> $3`
+	sqlSnapshotDue = `UPDATE ingest.channels SET snapshot_due = true WHERE community_id = $1 AND id = $2 AND NOT snapshot_due`
+
+	// By channels_pkey: what was signed is due no more. $3 is all of it, $4 the list of members.
+	sqlSnapshotSigned = `
+UPDATE ingest.channels SET snapshot_due = snapshot_due AND NOT $3, members_due_at = CASE WHEN NOT $4 THEN members_due_at END
+WHERE community_id = $1 AND id = $2 AND (snapshot_due AND $3 OR members_due_at IS NOT NULL AND $4)`
+
+	// By channels_pkey: the first change sets the time, the next ones are signed with it.
+	sqlMembersLater = `
+UPDATE ingest.channels SET members_due_at = now() + make_interval(secs => $3)
+WHERE community_id = $1 AND id = $2 AND members_due_at IS NULL`
 )
 
 // How many members the relay names because of one change. They fit into policy.FollowUpBytes together with a description
@@ -54,13 +64,29 @@ var channelRoles = []struct {
 	{policy.ChannelBot, "Reads and writes, and is marked as a bot."},
 }
 
-// snapshot has the relay sign the channel's state as it is now. Without a key it is remembered that this is due.
+// snapshot has the relay sign the channel's state as it is now, and the members later if they are many. Without a key it is
+// remembered that this is due.
 func (x *change) snapshot(ctx context.Context, g *group, parts snapshot) error {
-	if _, err := x.conn.Exec(ctx, sqlSnapshotDue, x.community, g.id, x.key == nil); err != nil {
-		return fmt.Errorf("remember snapshot of channel: %w", err)
-	}
 	if x.key == nil {
+		return x.exec(ctx, "remember snapshot of channel", sqlSnapshotDue, x.community, g.id)
+	}
+	if parts&members != 0 && g.Members > policy.ShortRoster {
+		if err := x.exec(ctx, "postpone members of channel", sqlMembersLater, x.community, g.id, rosterDelay.Seconds()); err != nil {
+			return err
+		}
+		parts &^= members
+	}
+	return x.snapshotNow(ctx, g, parts)
+}
+
+// snapshotNow is snapshot for any number of members.
+func (x *change) snapshotNow(ctx context.Context, g *group, parts snapshot) error {
+	if parts == 0 {
 		return nil
+	}
+	if err := x.exec(ctx, "remember snapshot of channel", sqlSnapshotSigned, x.community, g.id,
+		parts == everything, parts&members != 0); err != nil {
+		return err
 	}
 	if parts&members == 0 && g.ChannelSpec.Type != policy.Direct {
 		x.draftMetadata(g, nil)
