@@ -192,11 +192,7 @@ func names(t *testing.T, c *cluster.Cluster) {
 	host := c.CreateCommunity(t, "names.example", who(t, "alice"))
 	alice := cluster.DialHost(t, c.Gateway(0), host, who(t, "alice"))
 	alice.Accept(nostrtest.Kind(nostr.KindMetadata), nostrtest.Content(`{"name":"Alice","nip05":"alice@names.example"}`))
-	ask := func(name string) string {
-		status, answer := cluster.HTTP(t, http.MethodGet, c.Gateway(1), host, "/.well-known/nostr.json?name="+name, nil, "")
-		require.Equal(t, http.StatusOK, status, answer)
-		return answer
-	}
+	ask := func(name string) string { return named(t, c.Gateway(1), host, name) }
 	key := nostrtest.PubKey(who(t, "alice")).String()
 	want := `{"names":{"alice":"` + key + `"},"relays":{"` + key + `":["ws://names.example"]}}`
 	require.Eventually(t, func() bool { return ask("alice") == want }, time.Minute, 20*time.Millisecond, "profiles are indexed a moment later")

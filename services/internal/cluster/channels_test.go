@@ -32,6 +32,13 @@ func newHall(t *testing.T, c *cluster.Cluster, opts ...nostrtest.Option) *hall {
 	return h
 }
 
+// chat filters on the channel's messages.
+func (h *hall) chat() nostr.Filter {
+	f := in(h.h)
+	f.Kinds = []nostr.Kind{nostr.KindChat}
+	return f
+}
+
 func (h *hall) must(by *cluster.Client, kind nostr.Kind, opts ...nostrtest.Option) *nostr.Event {
 	h.Helper()
 	return by.Accept(append(opts, nostrtest.Kind(kind), nostrtest.Channel(h.h))...)
@@ -141,9 +148,7 @@ func standardClient(t *testing.T, c *cluster.Cluster) {
 
 	// Clients without #h see the channel's state live, those with it too.
 	everywhere := bob.Subscribe(nostr.Filter{Kinds: []nostr.Kind{nostr.KindGroupMetadata}, Tags: []nostr.TagCondition{{Name: 'd', Values: []string{h.h}}}})
-	chat := in(h.h)
-	chat.Kinds = []nostr.Kind{nostr.KindChat}
-	here := bob.Subscribe(chat)
+	here := bob.Subscribe(h.chat())
 	h.must(h.owner, nostr.KindEditMetadata, nostrtest.Tag("topic", "bees"))
 	topic, _ := everywhere.Next().Tags.First("topic")
 	require.Equal(t, "bees", topic)
@@ -169,25 +174,48 @@ func notificationsAreTheRelays(t *testing.T, c *cluster.Cluster) {
 	h.refuse("relay-signed", h.owner, nostr.KindMemberAdded, pubkey(who(t, "owner")))
 }
 
-func notifiedOnAddAndRemove(t *testing.T, c *cluster.Cluster) {
+func notifiedOnAdd(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	h := newHall(t, c)
 	agent := h.dial("agent")
 	s := notices(agent, who(t, "agent"))
 	h.must(h.owner, nostr.KindPutUser, pubkey(who(t, "agent")))
 	h.requireNotice(s.Next(), nostr.KindMemberAdded, who(t, "agent"), "member_added")
+}
+
+func notifiedOnRemove(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	h := newHall(t, c)
+	agent := h.dial("agent")
+	h.must(h.owner, nostr.KindPutUser, pubkey(who(t, "agent")))
+	s := notices(agent, who(t, "agent"))
 	h.must(h.owner, nostr.KindRemoveUser, pubkey(who(t, "agent")))
 	h.requireNotice(s.Next(), nostr.KindMemberRemoved, who(t, "agent"), "member_removed")
 }
 
+// crowded makes a private hall with a member who is neither owner nor admin.
+func crowded(t *testing.T, c *cluster.Cluster) (h *hall, bob *cluster.Client) {
+	t.Helper()
+	h = newHall(t, c, nostrtest.Tag("private"))
+	bob = h.dial("bob")
+	h.must(h.owner, nostr.KindPutUser, pubkey(who(t, "bob")))
+	return h, bob
+}
+
 func privateMemberCannotInvite(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
-	h := newHall(t, c, nostrtest.Tag("private"))
-	bob := h.dial("bob")
-	h.must(h.owner, nostr.KindPutUser, pubkey(who(t, "bob")))
+	h, bob := crowded(t, c)
 	h.refuse("owners/admins", bob, nostr.KindPutUser, pubkey(who(t, "carol")))
-	h.refuse("owners/admins", bob, nostr.KindPutUser, pubkey(who(t, "carol")), nostrtest.Tag("role", "admin"))
 	h.must(bob, nostr.KindPutUser, pubkey(who(t, "bob")))
+	require.Equal(t, 2, h.state(bob, nostr.KindGroupMembers).Tags.Count("p"))
+}
+
+func privateMemberCannotGrantAdmin(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	h, bob := crowded(t, c)
+	h.refuse("owners/admins", bob, nostr.KindPutUser, pubkey(who(t, "carol")), nostrtest.Tag("role", "admin"))
+	h.refuse("owners/admins", bob, nostr.KindPutUser, pubkey(who(t, "bob")), nostrtest.Tag("role", "admin"))
+	require.Equal(t, 1, h.state(bob, nostr.KindGroupAdmins).Tags.Count("p"))
 }
 
 func privateAdminCanInvite(t *testing.T, c *cluster.Cluster) {
@@ -227,8 +255,7 @@ func lostChannels(t *testing.T, c *cluster.Cluster) {
 	h := newHall(t, c, nostrtest.Tag("private"))
 	bob, eve := h.dial("bob"), h.dial("eve")
 	h.must(h.owner, nostr.KindPutUser, pubkey(who(t, "bob")))
-	chat := in(h.h)
-	chat.Kinds = []nostr.Kind{nostr.KindChat}
+	chat := h.chat()
 	own, removed, outside := h.owner.Subscribe(chat), bob.Subscribe(chat), eve.Subscribe(chat)
 	before := h.must(h.owner, nostr.KindChat, nostrtest.Content("before"))
 	require.Equal(t, before, removed.Next())

@@ -145,6 +145,13 @@ func (c *Client) Close() {
 	<-c.gone
 }
 
+// Leave ends the connection as clients do, with a closing handshake, which the relay must answer.
+func (c *Client) Leave() {
+	c.tb.Helper()
+	require.NoError(c.tb, c.ws.Close(websocket.StatusNormalClosure, ""))
+	<-c.gone
+}
+
 // Gone is closed when the connection has ended.
 func (c *Client) Gone() <-chan struct{} { return c.gone }
 

@@ -97,27 +97,11 @@ func invitation(t *testing.T, c *cluster.Cluster) {
 	}
 }
 
-// claims are joining over HTTP, and invites that clients ask for by a subscription.
-func claims(t *testing.T, c *cluster.Cluster) {
+// inviteRequests are invites that clients ask for by a subscription.
+func inviteRequests(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
-	host := c.CreateCommunity(t, "claims.example", who(t, "alice"))
-	other := c.CreateCommunity(t, "elsewhere.example", who(t, "alice"))
-	code := mint(t, c.Gateway(0), host, who(t, "alice"), `{}`)
-	claim := func(host string) (int, map[string]any) {
-		return callAPI(t, c.Gateway(1), host, who(t, "bob"), "/api/invites/claim", `{"code":"`+code+`"}`)
-	}
-	status, answer := claim(other)
-	require.Equal(t, http.StatusForbidden, status)
-	require.Equal(t, map[string]any{"error": "invite_invalid"}, answer, "a code is for its community")
-	status, answer = claim(host)
-	require.Equal(t, http.StatusOK, status, answer)
-	require.Equal(t, "joined", answer["status"])
-	require.Equal(t, "member", answer["role"])
-	require.Equal(t, host, answer["host"])
-	status, answer = claim(host)
-	require.Equal(t, http.StatusOK, status, answer)
-	require.Equal(t, "already_member", answer["status"])
-
+	host := c.CreateCommunity(t, "requests.example", who(t, "alice"))
+	c.PutMember(t, host, who(t, "bob"))
 	alice := cluster.DialHost(t, c.Gateway(0), host, who(t, "alice"))
 	bob := cluster.DialHost(t, c.Gateway(1), host, who(t, "bob"))
 	invites := nostr.Filter{Kinds: []nostr.Kind{nostr.KindRelayInvite}}

@@ -31,6 +31,15 @@ func (c *Client) Subscribe(filters ...nostr.Filter) *Sub {
 	return s
 }
 
+// SubscribeRaw is Subscribe for a filter as it is written.
+func (c *Client) SubscribeRaw(filter string) *Sub {
+	c.tb.Helper()
+	s, closed, err := c.start(func(id string) []byte { return []byte(`["REQ","` + id + `",` + filter + `]`) })
+	require.NoError(c.tb, err)
+	require.Empty(c.tb, closed, "CLOSED")
+	return s
+}
+
 // Refused sends a REQ that the relay must refuse, and returns the reason.
 func (c *Client) Refused(filters ...nostr.Filter) string {
 	c.tb.Helper()
@@ -108,8 +117,13 @@ func (c *Client) open() *Sub {
 
 // request opens a subscription and waits for EOSE, or for CLOSED, whose message it returns.
 func (c *Client) request(filters []nostr.Filter) (s *Sub, closed string, err error) {
+	return c.start(func(id string) []byte { return wire.AppendReq(nil, id, filters...) })
+}
+
+// start sends the frame that opens a subscription.
+func (c *Client) start(frame func(id string) []byte) (s *Sub, closed string, err error) {
 	s = c.open()
-	if err := c.write(c.tb.Context(), wire.AppendReq(nil, s.ID, filters...)); err != nil {
+	if err := c.write(c.tb.Context(), frame(s.ID)); err != nil {
 		return nil, "", err
 	}
 	for {
@@ -208,11 +222,17 @@ func (s *Sub) Silent() {
 	}
 }
 
-// Close sends CLOSE.
+// Close sends CLOSE and forgets the subscription.
 func (s *Sub) Close() {
 	s.client.tb.Helper()
-	require.NoError(s.client.tb, s.client.write(s.client.tb.Context(), wire.AppendClose(nil, s.ID)))
+	s.Stop()
 	s.forget()
+}
+
+// Stop sends CLOSE. What the relay sends all the same is kept.
+func (s *Sub) Stop() {
+	s.client.tb.Helper()
+	require.NoError(s.client.tb, s.client.write(s.client.tb.Context(), wire.AppendClose(nil, s.ID)))
 }
 
 func (s *Sub) forget() {

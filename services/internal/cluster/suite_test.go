@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"slices"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -23,7 +24,7 @@ func TestSplit(t *testing.T) {
 // suite runs every case on a cluster.
 func suite(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
-	for _, tc := range cases {
+	for _, tc := range slices.Concat(cases, acceptance) {
 		t.Run(tc.name, func(t *testing.T) { tc.run(t, c) })
 	}
 }

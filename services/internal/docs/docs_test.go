@@ -180,12 +180,48 @@ func TestNamedTestsExist(t *testing.T) {
 // Every case of the suite that a page names in italics exists.
 func TestNamedCasesExist(t *testing.T) {
 	t.Parallel()
-	suite := readFile(t, "services/internal/cluster/cases_test.go")
-	names := regexp.MustCompile(`cases? (\*[^*]+\*(?: and \*[^*]+\*)?)`).FindAllStringSubmatch(page(t, "promises.md")+page(t, "nips.md"), -1)
+	exists := suiteCases(t)
+	text := page(t, "promises.md") + page(t, "nips.md") + page(t, "http.md") + page(t, "acceptance.md")
+	names := regexp.MustCompile(`cases? (\*[^*]+\*(?: and \*[^*]+\*)?)`).FindAllStringSubmatch(text, -1)
 	require.NotEmpty(t, names)
 	for _, match := range names {
 		for _, name := range strings.Split(strings.Trim(match[1], "*"), "* and *") {
-			require.Contains(t, suite, `{"`+name+`", `)
+			require.True(t, exists[name], "no case is called %s", name)
+		}
+	}
+}
+
+// suiteCases returns the names of the cases that run on both topologies.
+func suiteCases(t *testing.T) map[string]bool {
+	t.Helper()
+	list := make(map[string]bool)
+	for _, file := range []string{"cases_test.go", "acceptance_test.go"} {
+		for _, match := range regexp.MustCompile(`(?m)^\t\{"([^"]+)", \w+\},`).FindAllStringSubmatch(readFile(t, "services/internal/cluster/"+file), -1) {
+			require.False(t, list[match[1]], "two cases are called %s", match[1])
+			list[match[1]] = true
+		}
+	}
+	require.NotEmpty(t, list)
+	return list
+}
+
+// The page of acceptance cases says of each what is true: those that hold, or differ, are cases of the suite, the others
+// are not, and no case that is named like them is left out.
+func TestAcceptanceCases(t *testing.T) {
+	t.Parallel()
+	rows := regexp.MustCompile("(?m)^\\| \\d+ \\| `(\\w+)` \\| (\\w+)[^|]* \\|$").FindAllStringSubmatch(page(t, "acceptance.md"), -1)
+	require.NotEmpty(t, rows)
+	exists, listed := suiteCases(t), make(map[string]bool)
+	for _, row := range rows {
+		name, state := row[1], row[2]
+		require.False(t, listed[name], "%s is on the page twice", name)
+		listed[name] = true
+		require.Equal(t, state == "holds" || state == "differs", exists[name], "acceptance.md says of %s: %s", name, state)
+	}
+	require.Equal(t, strings.Count(page(t, "acceptance.md"), "\n| ")-3*2, len(rows), "some row cannot be read")
+	for name := range exists {
+		if regexp.MustCompile(`^\w+$`).MatchString(name) {
+			require.True(t, listed[name], "acceptance.md does not know of %s", name)
 		}
 	}
 }
