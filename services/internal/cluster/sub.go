@@ -67,7 +67,9 @@ func (c *Client) TryQuery(filters ...nostr.Filter) ([]*nostr.Event, error) {
 	if closed != "" {
 		return nil, errors.New(closed)
 	}
-	s.Close()
+	s.forget()
+	// The relay may have gone away since it answered.
+	_ = c.write(c.tb.Context(), wire.AppendClose(nil, s.ID))
 	return s.Stored, nil
 }
 

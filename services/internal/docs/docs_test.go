@@ -218,7 +218,7 @@ func TestAcceptanceCases(t *testing.T) {
 		listed[name] = true
 		require.Equal(t, state == "holds" || state == "differs", exists[name], "acceptance.md says of %s: %s", name, state)
 	}
-	require.Equal(t, strings.Count(page(t, "acceptance.md"), "\n| ")-3*2, len(rows), "some row cannot be read")
+	require.Len(t, rows, strings.Count(page(t, "acceptance.md"), "\n| ")-3*2, "some row cannot be read")
 	for name := range exists {
 		if regexp.MustCompile(`^\w+$`).MatchString(name) {
 			require.True(t, listed[name], "acceptance.md does not know of %s", name)
