@@ -15,6 +15,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/apiary-relay/apiary/tools/bench/internal/attack"
 )
 
@@ -48,13 +50,16 @@ func (h *hostile) flags(name string) *flag.FlagSet {
 	return flags
 }
 
-// verdict is the RESULT line. Everything but the ratios decides whether the run failed.
+// verdict is the RESULT line. Everything but the ratios decides whether the run failed. The ratios compare the p99 of
+// the attacked relay with that of a second, undisturbed one on the same machine at the same time: what attackers and
+// clients compute slows down both, what an attack does to a relay only the one.
 type verdict struct {
 	HostileMB      float64 `json:"hostile_mb"`
 	Seed           uint64  `json:"seed"`
 	P99Ratio       float64 `json:"p99_ratio"` // the worse of delivery and query
 	DeliverRatio   float64 `json:"deliver_p99_ratio"`
 	QueryRatio     float64 `json:"query_p99_ratio"`
+	IdleRatio      float64 `json:"idle_p99_ratio"` // to the same relay on a machine without attackers
 	RSSMax         float64 `json:"rss_max_mb"`
 	Crashed        int     `json:"crashed"`
 	Lost           int     `json:"lost"`
@@ -69,8 +74,56 @@ const (
 	partingTime     = 90 * time.Second
 )
 
-// runHostile measures well-behaved clients of one relay without and with attackers, in turns. The error is a crash,
-// a loss or a leak, or that the run was not possible; slowness is none.
+// side is one of the two relays, with its well-behaved clients and what they saw.
+type side struct {
+	server         *server
+	good           *goodClients
+	idle, attacked observed
+}
+
+// sides are the relay that is attacked and the one that is not.
+type sides struct{ victim, other side }
+
+// startSides starts both relays and lets their clients work a little: what is made at first use is no leak. close has to
+// be called in any case.
+func startSides(ctx context.Context, binary string) (*sides, error) {
+	s := &sides{}
+	for _, side := range []*side{&s.victim, &s.other} {
+		var err error
+		if side.server, err = startServer(ctx, binary); err != nil {
+			return s, err
+		}
+		if side.good, err = meetGood(ctx, side.server); err != nil {
+			return s, fmt.Errorf("connect well-behaved clients: %w", err)
+		}
+	}
+	return s, s.run(ctx, 2*time.Second, func(*side) *observed { return nil })
+}
+
+func (s *sides) close() error {
+	var errs []error
+	for _, side := range []*side{&s.victim, &s.other} {
+		if side.good != nil {
+			side.good.close()
+		}
+		if side.server != nil {
+			errs = append(errs, side.server.stop())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// run lets the clients of both work for so long.
+func (s *sides) run(ctx context.Context, length time.Duration, seen func(*side) *observed) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, side := range []*side{&s.victim, &s.other} {
+		group.Go(func() error { return side.good.run(ctx, length, seen(side)) })
+	}
+	return group.Wait()
+}
+
+// runHostile measures well-behaved clients of two relays, without and with attackers of one of them, in turns. The
+// error is a crash, a loss or a leak, or that the run was not possible; slowness is none.
 func runHostile(ctx context.Context, h hostile, out io.Writer) (err error) {
 	if err := raiseFileLimit(); err != nil {
 		return err
@@ -78,21 +131,13 @@ func runHostile(ctx context.Context, h hostile, out io.Writer) (err error) {
 	if h.seed == 0 {
 		h.seed = rand.Uint64() //nolint:gosec // printed, and meant to be repeated
 	}
-	fmt.Fprintf(os.Stderr, "bench: seed %d, starting the all-in-one\n", h.seed)
-	server, err := startServer(ctx, h.binary)
+	fmt.Fprintf(os.Stderr, "bench: seed %d, starting two all-in-ones\n", h.seed)
+	both, err := startSides(ctx, h.binary)
+	defer func() { err = errors.Join(err, both.close()) }()
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, server.stop()) }()
-
-	good, err := meetGood(ctx, server)
-	if err != nil {
-		return fmt.Errorf("connect well-behaved clients: %w", err)
-	}
-	defer good.close()
-	if err := good.run(ctx, 2*time.Second, nil); err != nil { // what is made at first use is no leak
-		return err
-	}
+	server := both.victim.server
 	before, err := server.goroutines(ctx)
 	if err != nil {
 		return err
@@ -102,14 +147,13 @@ func runHostile(ctx context.Context, h hostile, out io.Writer) (err error) {
 	watching, stopWatching := context.WithCancel(ctx)
 	watched := make(chan error, 1)
 	go func() { watched <- watchRSS(watching, server, &rss) }()
-	alone, attacked := &observed{}, &observed{}
 	tallies := map[string]attack.Tally{}
 	for round := range h.rounds {
 		fmt.Fprintf(os.Stderr, "bench: round %d of %d\n", round+1, h.rounds)
-		if err = good.run(ctx, h.quiet, alone); err != nil {
+		if err = both.run(ctx, h.quiet, func(s *side) *observed { return &s.idle }); err != nil {
 			break
 		}
-		if err = h.attackedRound(ctx, server, good, attacked, round, tallies); err != nil {
+		if err = h.attackedRound(ctx, both, round, tallies); err != nil {
 			break
 		}
 	}
@@ -117,7 +161,11 @@ func runHostile(ctx context.Context, h hostile, out io.Writer) (err error) {
 	err = errors.Join(err, <-watched)
 
 	res := verdict{Seed: h.seed, RSSMax: rss.value() / 1024}
-	res.Lost, res.Doubled = good.faults()
+	for _, side := range []*side{&both.victim, &both.other} {
+		lost, doubled := side.good.faults()
+		res.Lost += lost
+		res.Doubled += doubled
+	}
 	for _, t := range tallies {
 		res.HostileMB += float64(t.Bytes) / 1e6
 	}
@@ -129,18 +177,20 @@ func runHostile(ctx context.Context, h hostile, out io.Writer) (err error) {
 		res.Crashed = 1
 		err = errors.Join(err, errors.New("the relay ended"))
 	}
-	res.DeliverRatio = ratio(attacked.deliver, alone.deliver)
-	res.QueryRatio = ratio(attacked.query, alone.query)
+	victim, other := &both.victim, &both.other
+	res.DeliverRatio = ratio(victim.attacked.deliver, other.attacked.deliver)
+	res.QueryRatio = ratio(victim.attacked.query, other.attacked.query)
 	res.P99Ratio = max(res.DeliverRatio, res.QueryRatio)
-	return errors.Join(err, report(out, h, res, alone, attacked, tallies), h.judge(res))
+	res.IdleRatio = max(ratio(victim.attacked.deliver, victim.idle.deliver), ratio(victim.attacked.query, victim.idle.query))
+	return errors.Join(err, report(out, h, res, both, tallies), h.judge(res))
 }
 
 // ratio is that of the p99, 0 when one was not measured.
-func ratio(attacked, alone times) float64 {
-	if len(attacked) == 0 || len(alone) == 0 {
+func ratio(attacked, undisturbed times) float64 {
+	if len(attacked) == 0 || len(undisturbed) == 0 {
 		return 0
 	}
-	return attacked.quantile(0.99) / alone.quantile(0.99)
+	return attacked.quantile(0.99) / undisturbed.quantile(0.99)
 }
 
 // judge says what of a result is a failure.
@@ -160,7 +210,7 @@ func (h *hostile) judge(res verdict) error {
 
 // attackedRound runs the well-behaved clients for as long as one round's share of the attack takes.
 func (h *hostile) attackedRound(
-	ctx context.Context, server *server, good *goodClients, seen *observed, round int, tallies map[string]attack.Tally,
+	ctx context.Context, both *sides, round int, tallies map[string]attack.Tally,
 ) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -170,12 +220,12 @@ func (h *hostile) attackedRound(
 	}
 	over := make(chan ended, 1)
 	go func() {
-		got, err := h.attack(ctx, server, round)
+		got, err := h.attack(ctx, both.victim.server, round)
 		over <- ended{got, err}
 	}()
 	var end ended
 	for done := false; !done; {
-		if err := good.run(ctx, time.Second, seen); err != nil {
+		if err := both.run(ctx, time.Second, func(s *side) *observed { return &s.attacked }); err != nil {
 			cancel()
 			<-over
 			return err
@@ -233,21 +283,21 @@ func runAttack(ctx context.Context, order string, out io.Writer) error {
 	return json.NewEncoder(out).Encode(tallies)
 }
 
-func report(out io.Writer, h hostile, res verdict, alone, attacked *observed, tallies map[string]attack.Tally) error {
+func report(out io.Writer, h hostile, res verdict, both *sides, tallies map[string]attack.Tally) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(table, "WELL-BEHAVED CLIENTS\tALONE p50, p99\tATTACKED p50, p99\tp99 RATIO\tHOW\n")
+	fmt.Fprintf(table, "WELL-BEHAVED CLIENTS, p50 p99 in ms\tNO ATTACK\tATTACKED\tUNDISTURBED MEANWHILE\tp99 RATIO\tHOW\n")
 	for _, row := range []struct {
-		what            string
-		alone, attacked times
-		how             string
+		what string
+		of   func(*observed) times
+		how  string
 	}{
-		{"publish to deliver", alone.deliver, attacked.deliver, fmt.Sprintf("%d publishers, %d events/s each, one subscriber each", goodPairs, int(time.Second/publishEvery))},
-		{"publish to OK", alone.ok, attacked.ok, "the same events"},
-		{"REQ to EOSE", alone.query, attacked.query, fmt.Sprintf("%d clients, %d queries/s each", goodReaders, int(time.Second/queryEvery))},
+		{"publish to deliver", func(o *observed) times { return o.deliver }, fmt.Sprintf("%d publishers, %d events/s each, one subscriber each", goodPairs, int(time.Second/publishEvery))},
+		{"publish to OK", func(o *observed) times { return o.ok }, "the same events"},
+		{"REQ to EOSE", func(o *observed) times { return o.query }, fmt.Sprintf("%d clients, %d queries/s each", goodReaders, int(time.Second/queryEvery))},
 	} {
-		fmt.Fprintf(table, "%s\t%.1f, %.1f ms\t%.1f, %.1f ms\t%.2f\t%s; %d and %d measured\n", row.what,
-			row.alone.quantile(0.5), row.alone.quantile(0.99), row.attacked.quantile(0.5), row.attacked.quantile(0.99),
-			ratio(row.attacked, row.alone), row.how, len(row.alone), len(row.attacked))
+		idle, attacked, other := row.of(&both.victim.idle), row.of(&both.victim.attacked), row.of(&both.other.attacked)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%.2f\t%s; %d, %d and %d measured\n", row.what,
+			pair99(idle), pair99(attacked), pair99(other), ratio(attacked, other), row.how, len(idle), len(attacked), len(other))
 	}
 	fmt.Fprintf(table, "\nATTACK\tSENT\tCONNECTIONS\n")
 	names := make([]string, 0, len(tallies))
@@ -271,6 +321,9 @@ func report(out io.Writer, h hostile, res verdict, alone, attacked *observed, ta
 	_, err = fmt.Fprintf(out, "RESULT %s\n", line)
 	return err
 }
+
+// pair99 is how the table shows latencies.
+func pair99(t times) string { return fmt.Sprintf("%.1f %.1f", t.quantile(0.5), t.quantile(0.99)) }
 
 // atomicMax is the largest of the values that it was given.
 type atomicMax struct{ kib atomic.Int64 }
