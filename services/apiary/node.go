@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/apiary-relay/apiary/pkg/lifecycle"
 )
@@ -42,9 +43,17 @@ func (n *node) Run(ctx context.Context, ready func()) error {
 	return n.group.Run(ctx, ready)
 }
 
+// stopReserve is the part of a drain that is left for the parts to stop.
+const stopReserve = 5
+
 // Drain drains the parts of the node and stops them, by ctx's deadline.
 func (n *node) Drain(ctx context.Context) error {
-	err := n.group.Drain(ctx)
+	within, cancel := ctx, context.CancelFunc(func() {})
+	if deadline, ok := ctx.Deadline(); ok {
+		within, cancel = context.WithDeadline(ctx, deadline.Add(-time.Until(deadline)/stopReserve))
+	}
+	err := n.group.Drain(within)
+	cancel()
 	n.once.Do(func() { close(n.stop) })
 	select {
 	case <-n.done:

@@ -67,14 +67,16 @@ type Config struct {
 	QueryTimeout  time.Duration `help:"Longest time for one stored query, the client's reading included." default:"2m"`
 	LiveWait      time.Duration `help:"How long a subscription may be without a fan-out node before it is closed as lagged." default:"30s"`
 
-	EventRate    int `help:"EVENTs of one connection, a second, one of more than 4 KiB counting once for each 4 KiB; further ones are refused as rate-limited. 0 is no limit." default:"100"`
-	EventBurst   int `help:"EVENTs of one connection at once, after it was quiet." default:"1000"`
-	ReqRate      int `help:"REQs and COUNTs of one connection, a second; further ones are refused as rate-limited. 0 is no limit." default:"50"`
-	ReqBurst     int `help:"REQs and COUNTs of one connection at once, after it was quiet." default:"1200"`
-	ReadRate     int `help:"Bytes read from one connection, a second; each message and ping counts 1024 besides. What comes faster waits. 0 is no limit." default:"2097152"`
-	ReadBurst    int `help:"Bytes read from one connection at once, after it was quiet." default:"16777216"`
-	OffenceRate  int `help:"Broken frames, invalid events and failed logins from one address, a second; who sends more of them is read more slowly. 0 is no limit." default:"50"`
-	OffenceBurst int `help:"Broken frames, invalid events and failed logins from one address at once, after it sent none." default:"1000"`
+	EventRate        int `help:"EVENTs of one connection, a second, one of more than 4 KiB counting once for each 4 KiB; further ones are refused as rate-limited. 0 is no limit." default:"100"`
+	EventBurst       int `help:"EVENTs of one connection at once, after it was quiet." default:"1000"`
+	ReqRate          int `help:"REQs and COUNTs of one connection, a second; further ones are refused as rate-limited. 0 is no limit." default:"50"`
+	ReqBurst         int `help:"REQs and COUNTs of one connection at once, after it was quiet." default:"1200"`
+	ReadRate         int `help:"Bytes read from one connection, a second; each message and ping counts 1024 besides. What comes faster waits. 0 is no limit." default:"2097152"`
+	ReadBurst        int `help:"Bytes read from one connection at once, after it was quiet." default:"16777216"`
+	AddressReadRate  int `help:"Bytes read from all connections of one address, a second, beyond the 32768 (262144 at once) that each may send in any case. What comes faster waits. 0 is no limit." default:"4194304"`
+	AddressReadBurst int `help:"The same at once, after the address was quiet." default:"8388608"`
+	OffenceRate      int `help:"Broken frames, invalid events and failed logins from one address, a second; who sends more of them is read more slowly. 0 is no limit." default:"50"`
+	OffenceBurst     int `help:"Broken frames, invalid events and failed logins from one address at once, after it sent none." default:"1000"`
 
 	MaxCalls int `help:"Signed HTTP requests (NIP-98) in hand at a time; further ones are refused." default:"32"`
 
@@ -95,6 +97,7 @@ func DefaultConfig() Config {
 		Workers: 8, MaxQueries: 32, ConnQueries: 4, HistoryBytes: 128 << 20, AttachTimeout: 5 * time.Second, CallTimeout: 10 * time.Second,
 		QueryTimeout: 2 * time.Minute, LiveWait: 30 * time.Second,
 		EventRate: 100, EventBurst: 1000, ReqRate: 50, ReqBurst: 1200, ReadRate: 2 << 20, ReadBurst: 16 << 20,
+		AddressReadRate: 4 << 20, AddressReadBurst: 8 << 20,
 		OffenceRate: 50, OffenceBurst: 1000,
 		MaxCalls: 32, HostTTL: 5 * time.Second, DrainWindow: 20 * time.Second,
 	}
@@ -135,12 +138,14 @@ func (c *Config) Validate() error {
 		config.Positive("event-burst", c.EventBurst),
 		config.Positive("req-burst", c.ReqBurst),
 		config.Positive("read-burst", c.ReadBurst),
+		config.Positive("address-read-burst", c.AddressReadBurst),
 		config.Positive("offence-burst", c.OffenceBurst),
 		config.Positive("max-calls", c.MaxCalls),
 		config.Positive("host-ttl", c.HostTTL),
 		config.NotNegative("event-rate", c.EventRate),
 		config.NotNegative("req-rate", c.ReqRate),
 		config.NotNegative("read-rate", c.ReadRate),
+		config.NotNegative("address-read-rate", c.AddressReadRate),
 		config.NotNegative("offence-rate", c.OffenceRate),
 		config.NotNegative("max-connections", c.MaxConnections),
 		config.NotNegative("max-content", c.MaxContent),
@@ -262,6 +267,7 @@ func (c *Config) admit() admit.Config {
 		Requests: admit.Rate{PerSecond: c.ReqRate, Burst: c.ReqBurst},
 		Bytes:    admit.Rate{PerSecond: c.ReadRate, Burst: c.ReadBurst},
 		Offences: admit.Rate{PerSecond: c.OffenceRate, Burst: c.OffenceBurst},
+		Excess:   admit.Rate{PerSecond: c.AddressReadRate, Burst: c.AddressReadBurst},
 	}
 }
 

@@ -70,6 +70,16 @@ func TestDrainFlushes(t *testing.T) {
 	require.Equal(t, websocket.StatusServiceRestart, code)
 }
 
+// Who does not answer the close is cut off in time: nothing is left when the drain is over.
+func TestDrainCutsOff(t *testing.T) {
+	w := newWorld(t, with(func(c *gateway.Config) { c.DrainWindow = 0 }))
+	w.slowLogin(t, `["REQ","s",{"limit":0}]`)                      // and reads nothing any more
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second) // the closing handshake alone waits for five
+	defer cancel()
+	require.NoError(t, w.service.Drain(ctx))
+	require.NoError(t, ctx.Err())
+}
+
 func TestStopWithoutDrain(t *testing.T) {
 	w := newWorld(t)
 	c := w.login(openHost, "alice")

@@ -236,20 +236,36 @@ func (s *Service) partWith() {
 	}
 }
 
-// drainReserve is the part of a drain that is left for the last connections to be flushed.
-const drainReserve = 5
+// The parts of a drain that are left for the last connections to be flushed, and for those to end that have to be
+// cut off.
+const (
+	drainReserve = 5
+	cutReserve   = 10
+)
 
 // Drain refuses upgrades and closes the connections with 1012 in jittered waves over the drain window,
 // or over what ctx leaves of it. It returns when the last one has left, or when ctx ends.
 func (s *Service) Drain(ctx context.Context) error {
 	window := s.cfg.DrainWindow
-	if deadline, ok := ctx.Deadline(); ok {
+	flush := ctx
+	deadline, ok := ctx.Deadline()
+	if ok {
 		left := time.Until(deadline)
 		window = min(window, left-left/drainReserve)
+		var cancel context.CancelFunc
+		flush, cancel = context.WithDeadline(ctx, deadline.Add(-left/cutReserve))
+		defer cancel()
 	}
 	s.roster.Withhold()
 	s.log.LogAttrs(ctx, slog.LevelInfo, "draining",
 		slog.Int("connections", s.conns.Len()), slog.Duration("window", window))
-	s.conns.Drain(ctx, max(window, 0))
+	s.conns.Drain(flush, max(window, 0))
+	for _, m := range s.conns.Members() {
+		m.Kill()
+	}
+	select {
+	case <-s.conns.Empty():
+	case <-ctx.Done():
+	}
 	return nil
 }

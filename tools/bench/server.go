@@ -53,7 +53,7 @@ func freeAddress(ctx context.Context) (string, error) {
 }
 
 // unlimited are the flags that switch off what holds one client back: a measurement is a flood.
-var unlimited = []string{"--gateway.event-rate=0", "--gateway.req-rate=0", "--gateway.read-rate=0"}
+var unlimited = []string{"--gateway.event-rate=0", "--gateway.req-rate=0", "--gateway.read-rate=0", "--gateway.address-read-rate=0"}
 
 // startServer starts the all-in-one on fresh data, with further flags, and returns when it answers.
 func startServer(ctx context.Context, binary string, flags ...string) (*server, error) {

@@ -9,6 +9,10 @@
 // office or a proxy behind one address does not suffer for one of its clients. Nobody escapes it by connecting
 // anew. So is the fifth, of attempts to join with an invite code: keys cost nothing, so who guesses has a new one each time.
 //
+// The sixth is of an address as well, and of bytes: what its connections send beyond what each may send anyway, the modest
+// rate, shares one rate (committed and excess rates, as in RFC 4115). So a flood from one address has one connection's
+// worth of us however many it opens, and its neighbours, who send little, do not wait for it.
+//
 // A Gate is safe for concurrent use, and so is a Client, but for Read. There are no goroutines.
 package admit
 
@@ -29,7 +33,13 @@ type Config struct {
 	Events, Requests, Bytes Rate
 	// Offences are of one address; of IPv6 of a network of 64 bits, which is one subscriber's.
 	Offences Rate
+	// Excess is of the bytes that all connections of one address send beyond the modest rate of each.
+	Excess Rate
 }
+
+// modest is what a connection may send, in bytes, without a share of its address's: at once the largest event that
+// there is by default, and then more than anybody types.
+var modest = Rate{PerSecond: 32 << 10, Burst: 256 << 10}
 
 const (
 	// addresses is of how many addresses offences are remembered.
@@ -47,6 +57,7 @@ const (
 type Gate struct {
 	cfg              Config
 	offences, claims *limit.Keyed[netip.Prefix]
+	excess           *limit.Keyed[netip.Prefix]
 	events, requests *limit.Keyed[Caller]
 }
 
@@ -67,6 +78,7 @@ func New(cfg Config) *Gate {
 		cfg:      cfg,
 		claims:   limit.NewKeyed[netip.Prefix](claimsPerMinute/time.Minute.Seconds(), claimsPerMinute, addresses),
 		offences: limit.NewKeyed[netip.Prefix](float64(cfg.Offences.PerSecond), cfg.Offences.Burst, addresses),
+		excess:   limit.NewKeyed[netip.Prefix](float64(cfg.Excess.PerSecond), cfg.Excess.Burst, addresses),
 		events:   keyed(cfg.Events), requests: keyed(cfg.Requests),
 	}
 }
@@ -87,6 +99,7 @@ type Client struct {
 	addr                    netip.Addr
 	network                 netip.Prefix
 	events, requests, bytes *limit.Bucket
+	modest                  *limit.Bucket
 	hold                    atomic.Int64 // a time.Duration: for what was done since the last Read
 }
 
@@ -100,6 +113,7 @@ func (g *Gate) Client(addr netip.Addr) *Client {
 	bucket := func(r Rate) *limit.Bucket { return limit.NewBucket(float64(r.PerSecond), r.Burst) }
 	return &Client{
 		gate: g, addr: addr, network: network, events: bucket(g.cfg.Events), requests: bucket(g.cfg.Requests), bytes: bucket(g.cfg.Bytes),
+		modest: bucket(modest),
 	}
 }
 
@@ -152,5 +166,9 @@ func (c *Client) holdBack(d time.Duration) {
 // Read notes n bytes read and returns how long not to read any further, at most a second. It is called by the
 // reader of the connection only.
 func (c *Client) Read(n int, now time.Time) time.Duration {
-	return min(max(c.bytes.Spend(n, now), time.Duration(c.hold.Swap(0))), longest)
+	debt := c.bytes.Spend(n, now)
+	if _, ok := c.modest.Allow(n, now); !ok {
+		debt = max(debt, c.gate.excess.Spend(c.network, n, now))
+	}
+	return min(max(debt, time.Duration(c.hold.Swap(0))), longest)
 }

@@ -62,6 +62,21 @@ func TestBytesAreHeldBack(t *testing.T) {
 	require.Equal(t, 500*time.Millisecond, c.Read(1<<30, epoch), "no debt is longer than the burst")
 }
 
+// What connections of an address send beyond little is one flood, however many they are; who sends little is none of it.
+func TestFloodsOfAnAddressShareARate(t *testing.T) {
+	t.Parallel()
+	const burst, little = 1_000_000, 256 << 10
+	g := admit.New(admit.Config{Excess: admit.Rate{PerSecond: burst, Burst: burst}})
+	first, second := g.Client(here), g.Client(here)
+	require.Zero(t, first.Read(little, epoch), "what each may send")
+	require.Zero(t, first.Read(burst, epoch), "and what all may send beyond")
+	require.Equal(t, time.Second/4, first.Read(burst/4, epoch))
+	require.Zero(t, second.Read(little, epoch), "a neighbour")
+	require.Equal(t, time.Second/2, second.Read(burst/4, epoch), "who waits after the first once it sends much")
+	require.Zero(t, g.Client(netip.MustParseAddr("192.0.2.2")).Read(burst, epoch), "another address")
+	require.Zero(t, second.Read(1<<10, epoch.Add(time.Second)), "little again")
+}
+
 func TestOffencesAreOfAnAddress(t *testing.T) {
 	t.Parallel()
 	g := gate()

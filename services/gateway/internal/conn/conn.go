@@ -256,6 +256,7 @@ func (c *Conn) flush() {
 // carryOut performs the closing handshake; it returns after the peer's answer or the library's own
 // timeout, or when the last resort has closed the TCP connection.
 func (c *Conn) carryOut(cl *closing) {
+	c.net.Part()
 	if cl.code != 0 {
 		c.ws.Close(websocket.StatusCode(cl.code), cl.reason)
 	}

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -72,6 +73,7 @@ type Conn struct {
 	// Only the reader touches these, but for the meter, which is set before it begins.
 	meter   func(read int) time.Duration // nil: reading costs nothing
 	charged int
+	parting atomic.Bool // reading costs nothing any more
 
 	mu      sync.Mutex // serialises writes; guards what follows
 	framing bool       // the handshake is over: every Write is one control frame
@@ -99,13 +101,17 @@ func (c *Conn) Close() error {
 // before the reader of frames begins.
 func (c *Conn) Meter(meter func(read int) time.Duration) { c.meter = meter }
 
+// Part ends the metering, for a connection that is about to be closed: what a peer that was held back has sent is
+// not worth the wait for its answer to the close, or for its end. A wait that has begun ends by itself.
+func (c *Conn) Part() { c.parting.Store(true) }
+
 // Charge adds to what the next Read tells. Only the reader may call it.
 func (c *Conn) Charge(bytes int) { c.charged += bytes }
 
 // Read implements net.Conn for the HTTP server and the WebSocket library.
 func (c *Conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if c.meter == nil {
+	if c.meter == nil || c.parting.Load() {
 		return n, err
 	}
 	wait := c.meter(n + c.charged)

@@ -169,6 +169,36 @@ func TestNothingFollowsAClose(t *testing.T) {
 	require.Equal(t, []byte{0x88, 0}, all)
 }
 
+func TestReadingIsMeteredUntilTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := net.Pipe()
+		defer a.Close()
+		defer b.Close()
+		c := cork.New(a, time.Minute)
+		var told []int
+		c.Meter(func(read int) time.Duration { told = append(told, read); return time.Second })
+		go func() {
+			for range 3 {
+				_, _ = b.Write([]byte("byte"))
+			}
+		}()
+		began := time.Now()
+		read := func() {
+			_, err := c.Read(make([]byte, 4))
+			require.NoError(t, err)
+		}
+		read()
+		c.Charge(10)
+		read()
+		require.Equal(t, []int{4, 14}, told)
+		require.Equal(t, 2*time.Second, time.Since(began))
+		c.Part()
+		read()
+		require.Len(t, told, 2)
+		require.Equal(t, 2*time.Second, time.Since(began), "what is about to be closed does not wait")
+	})
+}
+
 func TestBeforeTheHandshakeBytesPass(t *testing.T) {
 	a, b := net.Pipe()
 	defer a.Close()

@@ -50,6 +50,8 @@ const (
 	lurkTime    = 40 * time.Second
 	// patience is how often in a row a relay may not be reached.
 	patience = 200
+	// sendBuffer is of a connection, in bytes.
+	sendBuffer = 32 << 10
 	// pause is how long an attacker waits after it was not even let in.
 	pause = 50 * time.Millisecond
 )
@@ -135,6 +137,10 @@ func (r *run) session(ctx context.Context, a attack, rng *rand.Rand) (int64, err
 		return 0, errors.Join(errNotLetIn, err)
 	}
 	defer conn.Close()
+	// What the system keeps for a relay that does not read is not sent to it.
+	if err := conn.(*net.TCPConn).SetWriteBuffer(sendBuffer); err != nil { //nolint:forcetypeassert // dialled as tcp
+		return 0, err
+	}
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	s := &socket{ctx: ctx, conn: conn, addr: r.cfg.Addr, rng: rng, total: &r.sent, most: r.cfg.Bytes, share: r.cfg.Bytes / int64(2*len(attacks))}
 	if err := s.enter(a.as); err != nil {
