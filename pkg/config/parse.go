@@ -62,15 +62,36 @@ type file struct {
 // environment and the file. Values that the structs hold already are defaults that go before the
 // `default` tags. The error lists everything that Validate methods complain of; what the arguments or a value
 // make wrong is a *UsageError.
+//
+// A cfg with a method Same() [][]string says which settings of its commands are one and the same: of each list of
+// names, those that nobody set have the value of one that somebody did.
 func Parse(name string, cfg any, args []string, opts Options) (*Loaded, error) {
 	l, err := load(name, cfg, args, opts)
 	if err != nil {
 		return nil, err
 	}
-	if err := l.validate(); err != nil {
+	if l.unchecked() {
+		return l, nil
+	}
+	if err := l.Check(); err != nil {
 		return nil, err
 	}
 	return l, nil
+}
+
+// Unchecked is a command that runs although settings cannot work, such as one that prints them to find out why.
+type Unchecked interface{ Unchecked() }
+
+// unchecked reports whether the selected command is Unchecked.
+func (l *Loaded) unchecked() bool {
+	for _, p := range l.ctx.Path {
+		if p.Command != nil {
+			if _, ok := p.Command.Target.Addr().Interface().(Unchecked); ok {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // MustDefault returns preset with every field that is zero set to its `default` tag: the
@@ -113,6 +134,9 @@ func load(name string, cfg any, args []string, opts Options) (*Loaded, error) {
 	if l.resolver, err = newResolver(k.Model, opts); err != nil {
 		return nil, err
 	}
+	if c, ok := cfg.(interface{ Same() [][]string }); ok {
+		l.resolver.same = c.Same()
+	}
 	presetDefaults(k.Model)
 	if err := l.resolver.readFile(args); err != nil {
 		return nil, err
@@ -123,7 +147,9 @@ func load(name string, cfg any, args []string, opts Options) (*Loaded, error) {
 		return nil, ErrHelp
 	}
 	if err != nil {
-		return nil, l.explain(name, err)
+		if err := l.explain(name, err); err != nil {
+			return nil, err
+		}
 	}
 	for _, p := range l.ctx.Path {
 		if p.Flag != nil && !p.Resolved {
@@ -135,7 +161,7 @@ func load(name string, cfg any, args []string, opts Options) (*Loaded, error) {
 
 // explain adds to kong's error which command it is about, and which variable or file has the value that it
 // complains of. The structs of a command kong validates by itself, up to the first complaint and without saying
-// whose it is; that is replaced by all of them.
+// whose it is; that is replaced by all of them, or by none if the command is Unchecked.
 func (l *Loaded) explain(name string, err error) error {
 	var parse *kong.ParseError
 	if !errors.As(err, &parse) || parse.Context == nil {
@@ -143,7 +169,10 @@ func (l *Loaded) explain(name string, err error) error {
 	}
 	l.ctx = parse.Context
 	if l.complains(err) {
-		return l.validate()
+		if l.unchecked() {
+			return nil
+		}
+		return l.Check()
 	}
 	command := []string{name}
 	for _, p := range parse.Context.Path {
@@ -213,9 +242,10 @@ func (l *Loaded) Warnings() []string {
 	return all
 }
 
-// validate joins what is wrong with addresses and what every Validate method says. A struct without such a method has that of a struct it
+// Check joins what is wrong with addresses and what every Validate method says; Parse has done so, except for an
+// Unchecked command. A struct without such a method has that of a struct it
 // embeds, whose complaint is then heard twice.
-func (l *Loaded) validate() error {
+func (l *Loaded) Check() error {
 	errs := []error{l.checkHostPorts()}
 	heard := map[string]bool{}
 	l.walk(func(path string, v any) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -40,6 +41,7 @@ type resolver struct {
 	flags    map[string]*kong.Flag   // by name; for a name used by several commands, one of them
 	file     map[string]string       // by flag name
 	fileName string
+	same     [][]string // names of flags that are one setting
 	sources  map[*kong.Flag]Source
 }
 
@@ -90,32 +92,64 @@ func without(list []string, s string) []string {
 func (*resolver) Validate(*kong.Application) error { return nil }
 
 // Resolve implements kong.Resolver.
-func (r *resolver) Resolve(_ *kong.Context, _ *kong.Path, f *kong.Flag) (any, error) {
+func (r *resolver) Resolve(ctx *kong.Context, _ *kong.Path, f *kong.Flag) (any, error) {
+	value, source, err := r.lookup(f)
+	if err == nil && value == nil {
+		value, source, err = r.twin(ctx, f)
+	}
+	if err != nil || value == nil {
+		return nil, err // nothing: kong's way to be told that the resolver does not know
+	}
+	r.sources[f] = source
+	return value, nil
+}
+
+// lookup returns what the environment or the file says of a flag; nil if neither says anything.
+func (r *resolver) lookup(f *kong.Flag) (value any, from Source, err error) {
 	for _, name := range r.envs[f] {
 		value, set := r.environ[name]
 		path, mounted := r.environ[name+fileSuffix]
 		switch {
 		case !isSecret(f) || !mounted:
 		case set:
-			return nil, fmt.Errorf("both %s and %s are set", name, name+fileSuffix)
+			return nil, from, fmt.Errorf("both %s and %s are set", name, name+fileSuffix)
 		default:
 			b, err := r.read(path)
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", name+fileSuffix, err)
+				return nil, from, fmt.Errorf("%s: %w", name+fileSuffix, err)
 			}
-			r.sources[f] = Source{FromEnv, name + fileSuffix}
-			return strings.TrimRight(string(b), "\r\n"), nil
+			return strings.TrimRight(string(b), "\r\n"), Source{FromEnv, name + fileSuffix}, nil
 		}
 		if set {
-			r.sources[f] = Source{FromEnv, name}
-			return value, nil
+			return value, Source{FromEnv, name}, nil
 		}
 	}
 	if value, ok := r.file[f.Name]; ok {
-		r.sources[f] = Source{FromFile, r.fileName}
-		return value, nil
+		return value, Source{FromFile, r.fileName}, nil
 	}
-	return nil, nil //nolint:nilnil // kong's way to say that the resolver knows nothing
+	return nil, from, nil
+}
+
+// twin returns the value that somebody gave to another flag of the same command which is one setting with f; nil if
+// nobody did.
+func (r *resolver) twin(ctx *kong.Context, f *kong.Flag) (value any, from Source, err error) {
+	at := slices.IndexFunc(r.same, func(names []string) bool { return slices.Contains(names, f.Name) })
+	if at < 0 {
+		return nil, from, nil
+	}
+	for _, p := range ctx.Path {
+		if p.Flag != nil && !p.Resolved && slices.Contains(r.same[at], p.Flag.Name) {
+			return format(reflect.ValueOf(ctx.FlagValue(p.Flag)), true), Source{FromFlag, "--" + p.Flag.Name}, nil
+		}
+	}
+	for _, other := range ctx.Flags() {
+		if other != f && slices.Contains(r.same[at], other.Name) {
+			if value, from, err = r.lookup(other); value != nil || err != nil {
+				return value, from, err
+			}
+		}
+	}
+	return nil, from, nil
 }
 
 func isSecret(f *kong.Flag) bool {

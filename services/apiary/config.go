@@ -28,6 +28,16 @@ func DefaultConfig() Config {
 	}
 }
 
+// Same lists the settings that several services have and that are one setting here: what one is given holds for all.
+func Same() [][]string {
+	return [][]string{
+		{"gateway.partitions", "ingest.partitions", "fanout.partitions"},
+		{"gateway.limit", "search.limit"},
+		{"gateway.max-content", "ingest.max-content"},
+		{"gateway.created-at-window", "ingest.max-skew"},
+	}
+}
+
 // Validate reports settings that contradict each other. Each service validates its own.
 func (c *Config) Validate() error {
 	var errs []error

@@ -1,6 +1,7 @@
 package kind
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/apiary-relay/apiary/pkg/nostr"
@@ -102,6 +103,20 @@ func Of(k nostr.Kind) Rules { return rules[index[k]] }
 
 // All returns the table, ascending.
 func All() []Info { return slices.Clone(rows) }
+
+// Lookup returns the row of a kind, and whether the table names it.
+func Lookup(k nostr.Kind) (Info, bool) {
+	at, found := slices.BinarySearchFunc(rows, k, func(row Info, k nostr.Kind) int {
+		if row.First <= k && k <= row.Last {
+			return 0
+		}
+		return cmp.Compare(row.First, k)
+	})
+	if !found {
+		return Info{}, false
+	}
+	return rows[at], true
+}
 
 // List returns the kinds of the table for whose rules want holds, ascending.
 func List(want func(Rules) bool) []nostr.Kind {

@@ -40,6 +40,20 @@ func TestTheTableHasTheConstants(t *testing.T) {
 }
 
 // The look-up agrees with the table, and with the ranges of NIP-01 for everything else.
+func TestLookup(t *testing.T) {
+	for _, row := range kind.All() {
+		for _, k := range []nostr.Kind{row.First, row.Last} {
+			info, ok := kind.Lookup(k)
+			require.True(t, ok, "kind %d", k)
+			require.Equal(t, row, info)
+		}
+	}
+	for _, k := range []nostr.Kind{2, 1234, 65535} {
+		_, ok := kind.Lookup(k)
+		require.False(t, ok, "kind %d", k)
+	}
+}
+
 func TestOf(t *testing.T) {
 	known := map[nostr.Kind]kind.Rules{}
 	for _, row := range kind.All() {

@@ -11,8 +11,11 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/apiary-relay/apiary/pkg/buildinfo"
 	"github.com/apiary-relay/apiary/pkg/config"
+	"github.com/apiary-relay/apiary/services/apiary"
 	"github.com/apiary-relay/apiary/services/apiary/internal/serve"
 	"github.com/apiary-relay/apiary/services/internal/boot"
 )
@@ -30,10 +33,22 @@ type env struct {
 type Commands struct {
 	Serve  serveCmd `cmd:"" help:"Run everything in one process."`
 	Client struct {
-		Listen  listenCmd  `cmd:"" help:"Print events as they come."`
-		Publish publishCmd `cmd:"" help:"Publish an event."`
-		Query   queryCmd   `cmd:"" help:"Print stored events, oldest first."`
-		Whoami  whoamiCmd  `cmd:"" help:"Print the public key, in hex and as npub."`
+		Listen    listenCmd       `cmd:"" help:"Print events as they come."`
+		Publish   publishCmd      `cmd:"" help:"Publish an event."`
+		Query     queryCmd        `cmd:"" help:"Print stored events, oldest first."`
+		Whoami    whoamiCmd       `cmd:"" help:"Print the public key, in hex and as npub."`
+		Reply     replyCmd        `cmd:"" help:"Answer a message in its thread."`
+		React     reactCmd        `cmd:"" help:"React to an event."`
+		Edit      editCmd         `cmd:"" help:"Replace the text of a message of one's own in a channel."`
+		Delete    deleteCmd       `cmd:"" help:"Delete an event of one's own, or as an admin of its channel another's."`
+		Channel   channelCommands `cmd:"" help:"Make channels and change their members."`
+		Invite    inviteCmd       `cmd:"" help:"Have an invite code for the community made, and print it."`
+		Join      joinCmd         `cmd:"" help:"Join the community with an invite code."`
+		Leave     leaveCmd        `cmd:"" help:"Leave the community."`
+		Ban       banCmd          `cmd:"" help:"Ban a key from the community."`
+		Unban     unbanCmd        `cmd:"" help:"Lift a ban."`
+		Sign      signCmd         `cmd:"" help:"Print an event, signed, instead of publishing it."`
+		Authorize authorizeCmd    `cmd:"" help:"Print the header that authorizes an HTTP request, for curl (NIP-98)."`
 	} `cmd:"" help:"Talk to a relay."`
 	Community struct {
 		List         communityListCmd    `cmd:"" help:"List the communities."`
@@ -54,6 +69,7 @@ type Commands struct {
 	} `cmd:"" help:"Look at settings."`
 	Healthcheck healthcheckCmd `cmd:"" help:"Ask a running process whether it is ready; for container probes."`
 	Version     versionCmd     `cmd:"" help:"Print the version."`
+	VersionFlag versionFlag    `name:"version" help:"Print the version and exit." env:"-"`
 
 	in      io.Reader
 	program string
@@ -84,6 +100,23 @@ func (c *Commands) byName(name string) command {
 		"client publish":          &c.Client.Publish,
 		"client query":            &c.Client.Query,
 		"client whoami":           &c.Client.Whoami,
+		"client reply":            &c.Client.Reply,
+		"client react":            &c.Client.React,
+		"client edit":             &c.Client.Edit,
+		"client delete":           &c.Client.Delete,
+		"client channel create":   &c.Client.Channel.Create,
+		"client channel add":      &c.Client.Channel.Add,
+		"client channel remove":   &c.Client.Channel.Remove,
+		"client channel join":     &c.Client.Channel.Join,
+		"client channel leave":    &c.Client.Channel.Leave,
+		"client channel delete":   &c.Client.Channel.Delete,
+		"client invite":           &c.Client.Invite,
+		"client join":             &c.Client.Join,
+		"client leave":            &c.Client.Leave,
+		"client ban":              &c.Client.Ban,
+		"client unban":            &c.Client.Unban,
+		"client sign":             &c.Client.Sign,
+		"client authorize":        &c.Client.Authorize,
 		"community list":          &c.Community.List,
 		"community create":        &c.Community.Create,
 		"community set":           &c.Community.Set,
@@ -113,9 +146,24 @@ func (c *Commands) Run(ctx context.Context, loaded *config.Loaded, std boot.Stre
 	return c.byName(loaded.Command()).run(ctx, env{Streams: std, in: c.in, program: c.program, loaded: loaded})
 }
 
+// Same tells package config which settings of serve are one.
+func (*Commands) Same() [][]string { return apiary.Same() }
+
 type versionCmd struct{}
 
-func (*versionCmd) run(_ context.Context, env env) error {
-	_, err := fmt.Fprintln(env.Out, "apiary", buildinfo.Read())
+func (*versionCmd) run(_ context.Context, env env) error { return printVersion(env.Out) }
+
+// versionFlag is for those who try --version, as with other programs, where a command is wanted.
+type versionFlag bool
+
+// BeforeReset is called before anything else is wanted of the command line.
+func (versionFlag) BeforeReset(program *kong.Kong) error {
+	err := printVersion(program.Stdout)
+	program.Exit(0)
+	return err
+}
+
+func printVersion(out io.Writer) error {
+	_, err := fmt.Fprintln(out, "apiary", buildinfo.Read())
 	return err
 }

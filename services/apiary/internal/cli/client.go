@@ -2,13 +2,12 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"math"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,9 +15,6 @@ import (
 	"github.com/apiary-relay/apiary/pkg/nostr/nip19"
 	"github.com/apiary-relay/apiary/services/apiary/internal/client"
 )
-
-// maxText bounds what publish reads from standard input; the relay takes less.
-const maxText = 1 << 20
 
 // keyFlag says whose key is used.
 type keyFlag struct {
@@ -47,21 +43,22 @@ func (f *keyFlag) load(env env) (*nostr.SecretKey, error) {
 
 // clientFlags are common to the commands that talk to a relay.
 type clientFlags struct {
-	Relay   string `help:"Relay to talk to." default:"ws://localhost:3000"`
+	Relay   string `help:"Relay to talk to, by WebSocket; http:// or https:// talks to it by signed HTTP requests." default:"ws://localhost:3000"`
+	Connect string `help:"Address to connect to instead of the one of the relay's name, such as one that is not in DNS yet." placeholder:"HOST:PORT" hostport:"empty"`
 	keyFlag `embed:""`
 }
 
 // config loads the key and checks the relay's URL.
 func (f *clientFlags) config(env env) (client.Config, error) {
 	relay, err := url.Parse(f.Relay)
-	if err != nil || relay.Host == "" || (relay.Scheme != "ws" && relay.Scheme != "wss") {
-		return client.Config{}, usageError{fmt.Sprintf("--relay %q is not a ws:// or wss:// URL", f.Relay)}
+	if err != nil || relay.Host == "" || !slices.Contains([]string{"ws", "wss", "http", "https"}, relay.Scheme) {
+		return client.Config{}, usageError{fmt.Sprintf("--relay %q is not a ws://, wss://, http:// or https:// URL", f.Relay)}
 	}
 	key, err := f.load(env)
 	if err != nil {
 		return client.Config{}, err
 	}
-	return client.Config{URL: f.Relay, Key: key}, nil
+	return client.Config{URL: f.Relay, Connect: f.Connect, Key: key}, nil
 }
 
 type whoamiCmd struct {
@@ -82,11 +79,15 @@ func (c *whoamiCmd) run(_ context.Context, env env) error {
 	return err
 }
 
-// filterFlags choose events.
+// filterFlags choose events, of which all that is given holds.
 type filterFlags struct {
 	Channel string   `help:"Channel, that is, the h tag." env:"-" placeholder:"ID"`
 	Kind    []int    `help:"Event kinds." env:"-" placeholder:"N"`
 	Author  []string `help:"Public keys, in hex or as npub." env:"-" placeholder:"PUBKEY"`
+	ID      []string `name:"id" help:"Ids of events, in hex, as note or as nevent." env:"-" placeholder:"ID"`
+	Tag     []string `help:"Tags of one letter that events have, with one of the values given for it; also as npub, note, nevent or naddr." env:"-" placeholder:"NAME=VALUE" sep:"none"`
+	ShowIDs bool     `name:"show-ids" help:"Print the id of each event before it." env:"-"`
+	JSON    bool     `name:"json" help:"Print events as JSON, one on a line, as they came: a query's newest first." env:"-"`
 }
 
 func (f *filterFlags) filter() (nostr.Filter, error) {
@@ -104,17 +105,47 @@ func (f *filterFlags) filter() (nostr.Filter, error) {
 		}
 		filter.Authors = append(filter.Authors, pubkey)
 	}
+	for _, text := range f.ID {
+		id, err := parseID(text)
+		if err != nil {
+			return filter, err
+		}
+		filter.IDs = append(filter.IDs, id)
+	}
 	if f.Channel != "" {
 		filter.Tags = []nostr.TagCondition{{Name: 'h', Values: []string{f.Channel}}}
 	}
+	for _, text := range f.Tag {
+		if err := addCondition(&filter, text); err != nil {
+			return filter, err
+		}
+	}
 	return filter, nil
+}
+
+// addCondition adds a tag to those that events must have, or a value to one that is there.
+func addCondition(filter *nostr.Filter, text string) error {
+	tag, err := parseTag(text)
+	switch {
+	case err != nil:
+		return err
+	case len(tag) != 2 || !nostr.IsIndexed(tag[0]):
+		return usageError{fmt.Sprintf("--tag %q: a filter asks for tags of one letter, as NAME=VALUE", text)}
+	}
+	for i := range filter.Tags {
+		if c := &filter.Tags[i]; c.Name == tag[0][0] {
+			c.Values = append(c.Values, tag[1])
+			return nil
+		}
+	}
+	filter.Tags = append(filter.Tags, nostr.TagCondition{Name: tag[0][0], Values: []string{tag[1]}})
+	return nil
 }
 
 type listenCmd struct {
 	clientFlags `embed:""`
 	filterFlags `embed:""`
-	History     int  `help:"Stored events to print first." default:"0" env:"-"`
-	JSON        bool `help:"Print events as JSON, one on a line." name:"json" env:"-"`
+	History     int `help:"Stored events to print first." default:"0" env:"-"`
 }
 
 func (c *listenCmd) run(ctx context.Context, env env) error {
@@ -122,93 +153,26 @@ func (c *listenCmd) run(ctx context.Context, env env) error {
 	if err != nil {
 		return err
 	}
-	if c.History < 0 {
+	switch {
+	case c.History < 0:
 		return usageError{"--history must not be negative"}
+	case strings.HasPrefix(c.Relay, "http"):
+		return usageError{"listening takes a WebSocket: give a --relay that begins with ws"}
 	}
 	cfg, err := c.config(env)
 	if err != nil {
 		return err
 	}
 	return client.Listen(ctx, client.ListenConfig{
-		Config: cfg, Filter: filter, History: c.History, JSON: c.JSON, Out: env.Out, Notes: env.Err,
+		Config: cfg, Filter: filter, History: c.History, JSON: c.JSON, IDs: c.ShowIDs, Out: env.Out, Notes: env.Err,
 	})
-}
-
-type publishCmd struct {
-	clientFlags `embed:""`
-	Channel     string        `help:"Channel to publish in, that is, the h tag." env:"-" placeholder:"ID"`
-	Kind        []int         `help:"Event kind. Default: 1, or 9 in a channel." env:"-" placeholder:"N" sep:"none"`
-	Tag         []string      `help:"Further tags, as name=value." env:"-" placeholder:"NAME=VALUE" sep:"none"`
-	Timeout     time.Duration `help:"How long to try." default:"30s" env:"-"`
-	Text        string        `arg:"" help:"Content of the event; - reads it from standard input."`
-}
-
-func (c *publishCmd) run(ctx context.Context, env env) error {
-	event, err := c.event(env.in)
-	if err != nil {
-		return err
-	}
-	cfg, err := c.config(env)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
-	defer cancel()
-	remark, err := client.Publish(ctx, cfg, event, env.Err)
-	if err != nil {
-		return err
-	}
-	if remark != "" {
-		fmt.Fprintln(env.Err, client.Printable(remark))
-	}
-	_, err = fmt.Fprintln(env.Out, event.ID)
-	return err
-}
-
-// event builds what is to be published.
-func (c *publishCmd) event(stdin io.Reader) (*nostr.Event, error) {
-	event := &nostr.Event{Kind: nostr.KindText, Tags: nostr.Tags{}, Content: c.Text}
-	if c.Channel != "" {
-		event.Kind = nostr.KindChat
-		event.Tags = append(event.Tags, nostr.Tag{"h", c.Channel})
-	}
-	switch {
-	case len(c.Kind) > 1:
-		return nil, usageError{"an event has one --kind"}
-	case len(c.Kind) == 1 && (c.Kind[0] < 0 || c.Kind[0] > math.MaxUint16):
-		return nil, usageError{fmt.Sprintf("--kind %d is not 0 to 65535", c.Kind[0])}
-	case len(c.Kind) == 1:
-		event.Kind = nostr.Kind(c.Kind[0])
-	}
-	for _, tag := range c.Tag {
-		name, value, hasValue := strings.Cut(tag, "=")
-		if name == "" {
-			return nil, usageError{fmt.Sprintf("--tag %q has no name", tag)}
-		}
-		event.Tags = append(event.Tags, nostr.Tag{name})
-		if hasValue {
-			last := len(event.Tags) - 1
-			event.Tags[last] = append(event.Tags[last], value)
-		}
-	}
-	if c.Text == "-" {
-		text, err := io.ReadAll(io.LimitReader(stdin, maxText+1))
-		if err != nil {
-			return nil, fmt.Errorf("read standard input: %w", err)
-		}
-		if len(text) > maxText {
-			return nil, errors.New("read standard input: more than an event can hold")
-		}
-		event.Content = strings.TrimSuffix(string(text), "\n")
-	}
-	return event, nil
 }
 
 type queryCmd struct {
 	clientFlags `embed:""`
 	filterFlags `embed:""`
+	Search      string        `help:"Words that events hold (NIP-50)." env:"-" placeholder:"TEXT"`
 	Limit       int           `help:"Most events to print." default:"20" env:"-"`
-	JSON        bool          `help:"Print events as JSON, one on a line, newest first." name:"json" env:"-"`
 	Timeout     time.Duration `help:"How long to wait for the answer." default:"30s" env:"-"`
 }
 
@@ -220,12 +184,14 @@ func (c *queryCmd) run(ctx context.Context, env env) error {
 	if c.Limit < 1 {
 		return usageError{"--limit must be at least 1"}
 	}
-	filter.Limit = &c.Limit
+	filter.Limit, filter.Search = &c.Limit, c.Search
 	cfg, err := c.config(env)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	return client.Query(ctx, client.QueryConfig{Config: cfg, Filter: filter, JSON: c.JSON, Out: env.Out})
+	return client.Query(ctx, client.QueryConfig{
+		Config: cfg, Filter: filter, JSON: c.JSON, IDs: c.ShowIDs, Out: env.Out, Notes: env.Err,
+	})
 }

@@ -21,8 +21,17 @@ type configPrintCmd struct {
 	Diff     bool         `help:"Print only what differs from the defaults." env:"-"`
 }
 
+// Unchecked lets settings be printed that cannot work: who looks for the reason wants to see them.
+func (*configPrintCmd) Unchecked() {}
+
 func (c *configPrintCmd) run(_ context.Context, env env) error {
-	return env.loaded.Print(env.Out, c.Diff)
+	if err := env.loaded.Print(env.Out, c.Diff); err != nil {
+		return err
+	}
+	if err := env.loaded.Check(); err != nil {
+		return usageError{"with these settings it does not start: " + err.Error()}
+	}
+	return nil
 }
 
 type configCheckCmd struct {

@@ -280,9 +280,9 @@ func TestQuery(t *testing.T) {
 	cfg := Config{URL: url, Key: nostrtest.Key("alice")}
 
 	var people, machines strings.Builder
-	require.NoError(t, Query(t.Context(), QueryConfig{Config: cfg, Out: &people}))
+	require.NoError(t, Query(t.Context(), QueryConfig{Config: cfg, Out: &people, Notes: io.Discard}))
 	require.Regexp(t, `(?s)older\n +second line\n.*newer\n$`, people.String())
-	require.NoError(t, Query(t.Context(), QueryConfig{Config: cfg, Out: &machines, JSON: true}))
+	require.NoError(t, Query(t.Context(), QueryConfig{Config: cfg, Out: &machines, Notes: io.Discard, JSON: true}))
 	require.Equal(t, string(newer.AppendJSON(nil))+"\n"+string(older.AppendJSON(nil))+"\n", machines.String())
 }
 
@@ -292,10 +292,6 @@ func TestABrokenConnectionIsSaidPlainly(t *testing.T) {
 	}
 	other := errors.New("other")
 	require.Equal(t, other, readable(other))
-}
-
-func TestPrintable(t *testing.T) {
-	require.Equal(t, "a b \uFFFD[31mc\uFFFDd", Printable("a\tb\n\x1b[31mc\u202ed"))
 }
 
 func TestRecentForgetsTheOldest(t *testing.T) {

@@ -1,4 +1,5 @@
-// Package client is a small client for a relay: it publishes, queries and listens from a terminal.
+// Package client is a small client for a relay: it publishes, queries and listens from a terminal, by WebSocket, or
+// but for listening by signed HTTP requests.
 //
 // It authenticates with one key as NIP-42 says, and it trusts the relay with nothing else: what comes
 // back is printed only after control characters are taken out, because a message must not drive the
@@ -38,8 +39,10 @@ var ErrAuth = errors.New("the relay does not accept the key")
 
 // Config says how to reach a relay.
 type Config struct {
-	// URL is ws:// or wss://.
+	// URL is ws:// or wss://, or http:// or https:// to make signed HTTP requests instead of a connection.
 	URL string
+	// Connect is the address, host:port, to connect to; empty takes that of the URL.
+	Connect string
 	// Key authenticates the connection and signs what is published.
 	Key *nostr.SecretKey
 }
@@ -54,9 +57,9 @@ type Conn struct {
 // Dial connects and authenticates, all before ctx ends. The error is ErrAuth when the relay refuses the
 // key.
 func Dial(ctx context.Context, cfg Config) (*Conn, error) {
-	ws, response, err := websocket.Dial(ctx, cfg.URL, nil) //nolint:bodyclose // the library says that it does that itself
+	ws, response, err := websocket.Dial(ctx, cfg.URL, &websocket.DialOptions{HTTPClient: cfg.httpClient()}) //nolint:bodyclose // the library says that it does that itself
 	if err != nil {
-		return nil, fmt.Errorf("connect to %s: %w", cfg.URL, dialError(response, err))
+		return nil, fmt.Errorf("connect to %s: %w", cfg.where(), dialError(response, err))
 	}
 	ws.SetReadLimit(readLimit)
 	c := &Conn{cfg: cfg, ws: ws}
@@ -67,6 +70,9 @@ func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 	return c, nil
 }
 
+// errNoRelay is what a host without a community answers.
+var errNoRelay = errors.New("the server has no relay for this host")
+
 // dialError keeps of the library's account what a person can use.
 func dialError(response *http.Response, err error) error {
 	var network *net.OpError
@@ -76,7 +82,7 @@ func dialError(response *http.Response, err error) error {
 	case response == nil:
 		return err
 	case response.StatusCode == http.StatusNotFound:
-		return errors.New("the server has no relay for this host")
+		return errNoRelay
 	default:
 		return fmt.Errorf("the server answers %s", response.Status)
 	}

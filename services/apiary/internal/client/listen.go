@@ -1,13 +1,11 @@
 package client
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -44,6 +42,8 @@ type ListenConfig struct {
 	History int
 	// JSON prints the events as they came instead of lines for people.
 	JSON bool
+	// IDs prints the id of each event before it.
+	IDs bool
 	// Out receives the events, Notes what happens to the connection.
 	Out, Notes io.Writer
 }
@@ -54,7 +54,7 @@ type ListenConfig struct {
 func Listen(ctx context.Context, cfg ListenConfig) error {
 	l := &listener{
 		cfg:     cfg,
-		printer: printer{out: cfg.Out, json: cfg.JSON, now: time.Now},
+		printer: printer{out: cfg.Out, json: cfg.JSON, ids: cfg.IDs, now: time.Now},
 		seen:    newRecent(remembered),
 		newest:  time.Now().Unix(),
 		pause:   firstPause,
@@ -207,13 +207,13 @@ func (l *listener) filters() []nostr.Filter {
 
 // backlog prints stored events, oldest first: the history at first, all of them later.
 func (l *listener) backlog(stored []message) error {
-	slices.SortStableFunc(stored, func(a, b message) int { return cmp.Compare(a.event.CreatedAt, b.event.CreatedAt) })
+	inOrder(stored)
 	if !l.again {
 		for len(stored) > l.cfg.History {
 			l.see(stored[0].event)
 			stored = stored[1:]
 		}
-		fmt.Fprintf(l.cfg.Notes, "listening on %s\n", l.cfg.URL)
+		fmt.Fprintf(l.cfg.Notes, "listening on %s\n", l.cfg.where())
 	} else {
 		fmt.Fprintf(l.cfg.Notes, "listening again\n")
 		if len(stored) >= storedMax {

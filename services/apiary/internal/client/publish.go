@@ -50,12 +50,12 @@ func Publish(ctx context.Context, cfg Config, event *nostr.Event, notes io.Write
 }
 
 func publishOnce(ctx context.Context, cfg Config, event *nostr.Event) (string, error) {
-	conn, err := dial(ctx, cfg)
+	r, err := open(ctx, cfg)
 	if err != nil {
 		return "", err
 	}
-	defer conn.Close()
-	ok, message, err := conn.Publish(ctx, event)
+	defer r.Close()
+	ok, message, err := r.Publish(ctx, event)
 	if err != nil {
 		return "", err
 	}

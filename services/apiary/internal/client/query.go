@@ -1,11 +1,9 @@
 package client
 
 import (
-	"cmp"
 	"context"
-	"errors"
+	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/apiary-relay/apiary/pkg/nostr"
@@ -20,8 +18,10 @@ type QueryConfig struct {
 	// JSON prints the events as they came, newest first. Lines for people are oldest first, like a
 	// conversation.
 	JSON bool
-	// Out receives the events.
-	Out io.Writer
+	// IDs prints the id of each event before it.
+	IDs bool
+	// Out receives the events, Notes that there are none.
+	Out, Notes io.Writer
 }
 
 // maxAnswer bounds what a query keeps; relays return fewer.
@@ -29,19 +29,17 @@ const maxAnswer = 10_000
 
 // Query prints the stored events that match.
 func Query(ctx context.Context, cfg QueryConfig) error {
-	conn, err := dial(ctx, cfg.Config)
+	messages, err := ask(ctx, cfg.Config, cfg.Filter)
 	if err != nil {
-		return describe(ctx, "query", err)
+		return err
 	}
-	defer conn.Close()
-	messages, err := stored(ctx, conn, cfg.Filter)
-	if err != nil {
-		return describe(ctx, "query", err)
+	if len(messages) == 0 {
+		fmt.Fprintln(cfg.Notes, "nothing that matches is stored, or nothing that this key may read")
 	}
 	if !cfg.JSON {
-		slices.SortStableFunc(messages, func(a, b message) int { return cmp.Compare(a.event.CreatedAt, b.event.CreatedAt) })
+		inOrder(messages)
 	}
-	p := printer{out: cfg.Out, json: cfg.JSON, now: time.Now}
+	p := printer{out: cfg.Out, json: cfg.JSON, ids: cfg.IDs, now: time.Now}
 	for _, m := range messages {
 		if err := p.event(m.event, m.raw); err != nil {
 			return err
@@ -51,14 +49,14 @@ func Query(ctx context.Context, cfg QueryConfig) error {
 }
 
 // stored asks once and returns the answer as it comes.
-func stored(ctx context.Context, conn *Conn, filter nostr.Filter) ([]message, error) {
+func (c *Conn) stored(ctx context.Context, filter nostr.Filter) ([]message, error) {
 	const id = "query"
-	if err := conn.Request(ctx, id, filter); err != nil {
+	if err := c.Request(ctx, id, filter); err != nil {
 		return nil, err
 	}
 	var messages []message
 	for {
-		frame, err := conn.Next(ctx)
+		frame, err := c.Next(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -69,7 +67,7 @@ func stored(ctx context.Context, conn *Conn, filter nostr.Filter) ([]message, er
 		case wire.LabelEOSE:
 			return messages, nil
 		case wire.LabelClosed:
-			return nil, errors.New("the relay refuses the query: " + Printable(frame.Message))
+			return nil, refusedQuery(frame.Message)
 		case wire.LabelEvent:
 			m, err := parse(frame.RawEvent)
 			if err == nil && filter.Match(m.event) && len(messages) < maxAnswer {
@@ -77,4 +75,14 @@ func stored(ctx context.Context, conn *Conn, filter nostr.Filter) ([]message, er
 			}
 		}
 	}
+}
+
+// invite asks for the event that holds a code (kind 28935).
+func (c *Conn) invite(ctx context.Context) (string, error) {
+	found, err := c.stored(ctx, nostr.Filter{Kinds: []nostr.Kind{nostr.KindRelayInvite}})
+	if err != nil || len(found) == 0 {
+		return "", err
+	}
+	code, _ := found[0].event.Tags.First("claim")
+	return code, nil
 }

@@ -44,7 +44,7 @@ func DialReader(target string, list List) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{conn: conn, client: searchv1.NewDirectoryServiceClient(conn), list: list}, nil
+	return &Reader{conn: conn, client: searchv1.NewDirectoryServiceClient(peer{conn}), list: list}, nil
 }
 
 // Close ends the connection.

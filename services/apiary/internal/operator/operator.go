@@ -40,7 +40,7 @@ func Dial(target string, out io.Writer) (*Directory, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Directory{conn: conn, client: ingestv1.NewDirectoryServiceClient(conn), out: out}, nil
+	return &Directory{conn: conn, client: ingestv1.NewDirectoryServiceClient(peer{conn}), out: out}, nil
 }
 
 // Close ends the connection.
@@ -169,11 +169,18 @@ func (e *UnreachableError) Error() string {
 
 // explain keeps of an RPC error what a person can use. The operator may read what clients may not.
 func explain(what, service string, err error) error {
+	var wrong *wrongServiceError
+	if errors.As(err, &wrong) {
+		return misdirected(what, service, wrong)
+	}
 	s := status.Convert(err)
 	if s.Code() == codes.Unavailable {
 		reason := s.Message()
 		if _, dial, found := strings.Cut(reason, "Error while dialing: "); found {
 			reason = strings.TrimSuffix(dial, `"`)
+		}
+		if strings.Contains(reason, "server preface") {
+			reason = "who answers there does not speak gRPC, like the port for clients"
 		}
 		return &UnreachableError{What: what, Service: service, Reason: reason}
 	}

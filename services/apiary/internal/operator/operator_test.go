@@ -2,6 +2,8 @@ package operator_test
 
 import (
 	"context"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,6 +17,7 @@ import (
 	"github.com/apiary-relay/apiary/pkg/rpc"
 	"github.com/apiary-relay/apiary/pkg/testkit/nostrtest"
 	ingestv1 "github.com/apiary-relay/apiary/proto/gen/apiary/ingest/v1"
+	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
 	"github.com/apiary-relay/apiary/services/apiary/internal/operator"
 )
 
@@ -122,4 +125,33 @@ func TestMistakes(t *testing.T) {
 	require.ErrorAs(t, err, &unreachable)
 	require.Regexp(t, `^dial unix \S+nobody: connect: no such file or directory$`, unreachable.Reason)
 	require.ErrorContains(t, err, "is it running?")
+}
+
+// The address of one service is easily given for another's; who does so is told which one it is.
+func TestAnotherServiceAnswers(t *testing.T) {
+	search := listen(t, func(r grpc.ServiceRegistrar) { searchv1.RegisterDirectoryServiceServer(r, lists{}) })
+	client, err := operator.Dial(search, &strings.Builder{})
+	require.NoError(t, err)
+	defer client.Close()
+	err = client.PutMember(t.Context(), "localhost", nostrtest.PubKey("alice").String(), "member")
+	require.EqualError(t, err, "add a member to localhost: search answers there, not ingest: --ingest wants an address of ingest (usual ports: ingest 7401, search 7403)")
+
+	ingest := listen(t, func(r grpc.ServiceRegistrar) { ingestv1.RegisterDirectoryServiceServer(r, &directory{}) })
+	reader, err := operator.DialReader(ingest, operator.List{Out: &strings.Builder{}, Notes: &strings.Builder{}, Limit: 1})
+	require.NoError(t, err)
+	defer reader.Close()
+	require.ErrorContains(t, reader.Communities(t.Context()), "list the communities: ingest answers there, not search: --search wants")
+
+	nobody := listen(t, func(grpc.ServiceRegistrar) {})
+	other, err := operator.Dial(nobody, &strings.Builder{})
+	require.NoError(t, err)
+	defer other.Close()
+	require.ErrorContains(t, other.RemoveMember(t.Context(), "localhost", nostrtest.PubKey("alice").String()), "another service answers there, not ingest")
+
+	web := httptest.NewServer(http.NotFoundHandler())
+	defer web.Close()
+	clients, err := operator.Dial(strings.TrimPrefix(web.URL, "http://"), &strings.Builder{})
+	require.NoError(t, err)
+	defer clients.Close()
+	require.ErrorContains(t, clients.RemoveMember(t.Context(), "localhost", nostrtest.PubKey("alice").String()), "does not speak gRPC")
 }

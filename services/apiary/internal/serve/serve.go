@@ -52,9 +52,9 @@ func Run(ctx context.Context, cfg Config, loaded *config.Loaded, program string,
 func explainData(err error) error {
 	var held *datadir.HeldError
 	if errors.As(err, &held) {
-		return fmt.Errorf("%w: stop that one, or choose another directory with --data", held)
+		return fmt.Errorf("%w: stop that one, or choose another directory (make up DATA=dir, apiary serve --data dir)", held)
 	}
-	return fmt.Errorf("%w: choose another directory with --data", err)
+	return fmt.Errorf("%w: choose another directory (make up DATA=dir, apiary serve --data dir)", err)
 }
 
 // checkListen finds out before anything is started whether clients can be listened for.
@@ -62,7 +62,7 @@ func checkListen(ctx context.Context, address string) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("another program listens on %s: stop it, or choose another address with --listen", address)
+		return fmt.Errorf("another program listens on %s: stop it, or choose another port (make up PORT=3001, apiary serve --listen 127.0.0.1:3001)", address)
 	case err != nil:
 		return fmt.Errorf("listen for clients: %w", err)
 	}

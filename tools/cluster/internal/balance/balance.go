@@ -97,7 +97,7 @@ func (b *Balancer) Run(ctx context.Context, ready func()) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", b.cfg.Listen)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("another program listens on %s: stop it, or choose another port", b.cfg.Listen)
+		return fmt.Errorf("another program listens on %s: stop it, or choose another port (make cluster PORT=3001, bin/cluster --port 3001)", b.cfg.Listen)
 	case err != nil:
 		return fmt.Errorf("listen for clients: %w", err)
 	}

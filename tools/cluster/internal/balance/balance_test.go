@@ -135,5 +135,5 @@ func TestATakenPortIsSaid(t *testing.T) {
 	taken := backend(t, "other").Addr().String()
 	b, err := balance.New(balance.Config{Listen: taken, Backends: []string{taken}, Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
-	require.EqualError(t, b.Run(t.Context(), func() {}), "another program listens on "+taken+": stop it, or choose another port")
+	require.EqualError(t, b.Run(t.Context(), func() {}), "another program listens on "+taken+": stop it, or choose another port (make cluster PORT=3001, bin/cluster --port 3001)")
 }
