@@ -44,6 +44,7 @@ var cases = []testCase{
 	{"a long list of members follows its changes", longLists},
 	{"a channel whose creator chose no id gets one", channelsGetIDs},
 	{"communities are sealed", communities},
+	{"whatever door is crossed, nothing passes", crossDoors},
 	{"a removed member gets nothing more", revocation},
 	{"kinds that are not for everybody", notForEverybody},
 	{"an invited key joins, reads, writes, and is removed again", invitation},
