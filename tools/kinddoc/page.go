@@ -45,7 +45,14 @@ func marks(r kind.Rules) string {
 	for _, m := range []struct {
 		holds  bool
 		letter string
-	}{{r.Searchable, "S"}, {r.Audited, "A"}, {r.Triggers, "W"}} {
+	}{
+		{r.Searchable, "S"},
+		{r.Audited, "A"},
+		{r.Triggers, "W"},
+		{r.Feeds&kind.Mentions != 0, "M"},
+		{r.Feeds&kind.NeedsAction != 0, "N"},
+		{r.Feeds&kind.Activity != 0, "F"},
+	} {
 		if m.holds {
 			letters.WriteString(m.letter)
 		}

@@ -63,6 +63,19 @@ const (
 	Reserved
 )
 
+// Feeds are the feeds of a reader that events are in: what somebody who was away wants to see first.
+type Feeds uint8
+
+// The feeds.
+const (
+	// Mentions are events whose p tags name the reader.
+	Mentions Feeds = 1 << iota
+	// NeedsAction are events whose p tags name the reader as who has to do something.
+	NeedsAction
+	// Activity is what others say and do.
+	Activity
+)
+
 // Rules are what holds for a kind.
 type Rules struct {
 	// Class says what is kept.
@@ -81,6 +94,8 @@ type Rules struct {
 	Audited bool
 	// Triggers is set where events may start workflows.
 	Triggers bool
+	// Feeds are the feeds that events are in. They are of kinds that everybody may read.
+	Feeds Feeds
 	// Known is set for the kinds that the table names. The zero Kind is known.
 	Known bool
 }

@@ -83,7 +83,12 @@ func TestSetsOfKinds(t *testing.T) {
 	require.Equal(t, []nostr.Kind{1059, 24200, 30622, 44100, 44101, 44200}, list(func(r kind.Rules) bool { return r.Ask == kind.OwnP }))
 	require.Equal(t, []nostr.Kind{22242, 24242, 24243, 27235}, list(func(r kind.Rules) bool { return r.Sender == kind.Proof }))
 	require.Equal(t, []nostr.Kind{7, 9, 40008}, list(func(r kind.Rules) bool { return r.Triggers }))
+	in := func(f kind.Feeds) []nostr.Kind { return list(func(r kind.Rules) bool { return r.Feeds&f != 0 }) }
+	require.Equal(t, []nostr.Kind{1, 9, 1618, 1619, 1621, 1630, 1631, 1632, 1633, 40002, 45001, 45003}, in(kind.Mentions))
+	require.Equal(t, []nostr.Kind{40007, 46010}, in(kind.NeedsAction))
+	require.Equal(t, []nostr.Kind{9, 40002, 43001, 43003, 43004, 45001}, in(kind.Activity))
 	for _, k := range list(func(r kind.Rules) bool { return r.Readers != kind.Everybody || r.Class == kind.Ephemeral }) {
+		require.Zero(t, kind.Of(k).Feeds, "kind %d is not for everybody", k)
 		require.False(t, kind.Of(k).Searchable, "kind %d is not for everybody", k)
 		require.False(t, kind.Of(k).Triggers, "kind %d is not for everybody", k)
 	}

@@ -65,6 +65,7 @@ var cases = []testCase{
 	{"events over HTTP are stored, live, and done once", overHTTP},
 	{"whoever is invited may join over HTTP", joiningOverHTTP},
 	{"stored events come in pages over HTTP", pages},
+	{"feed_mentions_do_not_cross", feeds},
 	{"members have the names that their profiles claim", names},
 	{"channel_window_rows_overlays_and_exact_multiple_exhaustion", windows},
 	{"channel_window_rejects_half_cursor_and_client_overlay_kinds", badWindows},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/apiary-relay/apiary/pkg/fault"
 	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/nostr/kind"
 	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
 	"github.com/apiary-relay/apiary/services/gateway/internal/session"
 )
@@ -30,6 +31,8 @@ type extension struct {
 
 	SearchMode string `json:"search_mode"`
 
+	FeedTypes []string `json:"feed_types"`
+
 	DepthLimit *uint32 `json:"depth_limit"`
 	Cursor     *int64  `json:"thread_cursor"`
 	CursorID   *string `json:"thread_cursor_id"`
@@ -43,7 +46,7 @@ var aliases = map[string]string{
 
 // extensions are the names of the fields, those of aliases included.
 var extensions = slices.AppendSeq([]string{
-	"before_id", "page", "top_level", "include_aux", "include_summaries", "depth_limit", "thread_cursor", "thread_cursor_id", "search_mode",
+	"before_id", "page", "top_level", "include_aux", "include_summaries", "depth_limit", "thread_cursor", "thread_cursor_id", "search_mode", "feed_types",
 }, maps.Keys(aliases))
 
 // extend takes the extensions out of an array of filters: rest has the filters without them, in order, and list what
@@ -183,6 +186,28 @@ func (e *extension) window(f *nostr.Filter) (*session.Window, error) {
 		w.After = id[:]
 	}
 	return w, nil
+}
+
+// feeds are the types of feeds by name.
+var feeds = map[string]kind.Feeds{
+	"mentions": kind.Mentions, "needs_action": kind.NeedsAction, "activity": kind.Activity, "agent_activity": kind.Activity,
+}
+
+// feed is what a filter asks for with feed_types.
+func (e *extension) feed(f *nostr.Filter) (*session.Feed, error) {
+	feed := &session.Feed{Filter: *f}
+	for _, name := range e.FeedTypes {
+		t, ok := feeds[name]
+		if !ok {
+			return nil, fault.New(fault.Invalid, "feed_types must be of mentions, needs_action, activity and agent_activity")
+		}
+		feed.Types = append(feed.Types, t)
+	}
+	channels, _ := f.Tag('h')
+	if len(f.IDs) > 0 || len(f.Tags) > min(len(channels), 1) || f.Search != "" || e.Page != nil || e.BeforeID != nil || e.DepthLimit != nil {
+		return nil, fault.New(fault.Invalid, "feed_types goes with kinds, authors, #h, since, until and limit, and with nothing else")
+	}
+	return feed, nil
 }
 
 // thread is the page of a thread that a filter asks for with depth_limit.

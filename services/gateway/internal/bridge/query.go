@@ -48,6 +48,8 @@ func (b *Bridge) Query(w http.ResponseWriter, r *http.Request, c session.Communi
 			switch {
 			case part.window != nil:
 				err = b.Sessions.Window(ctx, c.ID, call.principal(), *part.window, add)
+			case part.feed != nil:
+				err = b.Sessions.Feed(ctx, c.ID, call.principal(), *part.feed, add)
 			case part.thread != nil:
 				err = b.Sessions.Thread(ctx, c.ID, call.principal(), *part.thread, add)
 			case part.paging != nil:
@@ -66,11 +68,12 @@ func (b *Bridge) Query(w http.ResponseWriter, r *http.Request, c session.Communi
 // searchResults is how many events a search finds unless its filter says.
 const searchResults = 100
 
-// part is what is answered by itself: filters as in a REQ, one with its page, the window of a channel, or a page of a thread.
+// part is what is answered by itself: filters as in a REQ, one with its page, the window of a channel, a feed, or a page of a thread.
 type part struct {
 	filters []nostr.Filter
 	paging  *searchv1.Paging
 	window  *session.Window
+	feed    *session.Feed
 	thread  *session.Thread
 }
 
@@ -94,6 +97,8 @@ func (b *Bridge) split(filters []nostr.Filter, extended []*extension) ([]part, e
 		switch {
 		case extended[i].TopLevel:
 			one.window, err = extended[i].window(&f)
+		case extended[i].FeedTypes != nil:
+			one.feed, err = extended[i].feed(&f)
 		case extended[i].DepthLimit != nil:
 			one.thread, err = extended[i].thread(&f)
 		default:
