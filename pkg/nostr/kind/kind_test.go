@@ -75,7 +75,7 @@ func TestOf(t *testing.T) {
 func TestSetsOfKinds(t *testing.T) {
 	list := kind.List
 	require.Equal(t, []nostr.Kind{0, 9, 30023, 40002, 45001, 45003}, list(func(r kind.Rules) bool { return r.Searchable }))
-	require.Equal(t, []nostr.Kind{9021, 30179, 30300, 30350}, list(func(r kind.Rules) bool { return r.Readers == kind.Author }))
+	require.Equal(t, []nostr.Kind{9021, 30179, 30300, 30350, 41010, 41011, 41012}, list(func(r kind.Rules) bool { return r.Readers == kind.Author }))
 	require.Equal(t, []nostr.Kind{30175, 30178}, list(func(r kind.Rules) bool { return r.Readers == kind.Shared }))
 	require.Equal(t, []nostr.Kind{30622, 44200}, list(func(r kind.Rules) bool { return r.Readers == kind.Owner }))
 	require.Equal(t, []nostr.Kind{4, 1059, 21059, 24200, 30174, 44100, 44101}, list(func(r kind.Rules) bool { return r.Readers == kind.Parties }))

@@ -113,6 +113,7 @@ CREATE TABLE ingest.channel_members (
     pubkey bytea NOT NULL,
     role text NOT NULL,
     added_at timestamp with time zone DEFAULT now() NOT NULL,
+    hidden_at timestamp with time zone,
     CONSTRAINT channel_members_pubkey_check CHECK ((octet_length(pubkey) = 32)),
     CONSTRAINT channel_members_role_check CHECK ((role = ANY (ARRAY['owner'::text, 'admin'::text, 'member'::text, 'guest'::text, 'bot'::text])))
 );
@@ -144,10 +145,13 @@ CREATE TABLE ingest.channels (
     ttl_deadline timestamp with time zone,
     previous_required boolean DEFAULT false NOT NULL,
     snapshot_due boolean DEFAULT true NOT NULL,
+    participants bytea,
     members_due_at timestamp with time zone,
     CONSTRAINT channels_check CHECK (((ttl_deadline IS NULL) = (ttl_seconds IS NULL))),
     CONSTRAINT channels_created_by_check CHECK ((octet_length(created_by) = 32)),
+    CONSTRAINT channels_dm_check CHECK (((participants IS NOT NULL) = (type = 'dm'::text))),
     CONSTRAINT channels_h_check CHECK ((h ~ '^[A-Za-z0-9_-]{1,64}$'::text)),
+    CONSTRAINT channels_participants_check CHECK ((octet_length(participants) = 32)),
     CONSTRAINT channels_ttl_seconds_check CHECK ((ttl_seconds > 0)),
     CONSTRAINT channels_type_check CHECK ((type = ANY (ARRAY['stream'::text, 'forum'::text, 'dm'::text, 'workflow'::text]))),
     CONSTRAINT channels_visibility_check CHECK ((visibility = ANY (ARRAY['open'::text, 'private'::text])))
@@ -543,9 +547,13 @@ CREATE INDEX banned_pubkeys_expiry ON ingest.banned_pubkeys USING btree (expires
 
 CREATE INDEX channel_invites_expiry ON ingest.channel_invites USING btree (expires_at);
 
+CREATE INDEX channel_members_hidden ON ingest.channel_members USING btree (community_id, pubkey) WHERE (hidden_at IS NOT NULL);
+
 CREATE INDEX channel_members_pubkey ON ingest.channel_members USING btree (community_id, pubkey);
 
 CREATE INDEX channels_members_due ON ingest.channels USING btree (members_due_at) WHERE (members_due_at IS NOT NULL);
+
+CREATE UNIQUE INDEX channels_participants ON ingest.channels USING btree (community_id, participants) WHERE (participants IS NOT NULL);
 
 CREATE INDEX channels_snapshot_due ON ingest.channels USING btree (community_id, id) WHERE snapshot_due;
 

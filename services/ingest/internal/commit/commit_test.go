@@ -55,6 +55,8 @@ func makeItem(n int, client, author byte, ev nostr.Event) *item {
 		c.Vanish = &policy.Vanish{}
 	case nostr.KindPutUser, nostr.KindCreateGroup, nostr.KindRelayAddMember:
 		c.Command = &policy.Command{FollowUps: policy.FollowUpBytes}
+	case nostr.KindOpenConversation:
+		c.Command = &policy.Command{Conversations: true}
 	case nostr.KindReaction:
 		if r, ok := policy.ReactionOf(&ev); ok {
 			c.Reaction = &r
@@ -133,6 +135,10 @@ func TestPick(t *testing.T) {
 		{"a command in a channel is alone with the channel", ample, []*item{
 			makeItem(0, 1, 1, in(9000, "a")), makeItem(1, 1, 1, in(9, "b")), makeItem(2, 2, 2, in(9, "a")), makeItem(3, 3, 3, in(9, "b")), makeItem(4, 4, 4, in(9000, "b")), makeItem(5, 5, 5, in(9000, "c")),
 		}, []int{0, 3, 5}},
+		{"one about conversations is alone with those of its community", ample, []*item{
+			makeItem(0, 1, 1, in(9, "a")), makeItem(1, 2, 2, nostr.Event{Kind: 41010}), makeItem(2, 3, 3, nostr.Event{Kind: 41010}), makeItem(3, 2, 2, note),
+			makeItem(4, 4, 4, in(9000, "a")), makeItem(5, 5, 5, in(9000, "b")), elsewhere(makeItem(6, 6, 6, nostr.Event{Kind: 41010})), makeItem(7, 7, 7, note),
+		}, []int{0, 1, 5, 6, 7}},
 		{"what follows from a command needs room", wide, []*item{makeItem(0, 1, 1, in(9000, "a")), makeItem(1, 2, 2, in(9000, "b")), makeItem(2, 3, 3, in(9000, "c")), makeItem(3, 4, 4, in(9000, "d"))}, []int{0, 1}},
 		{"and what has no room holds up its client and its channel, not others", wide, []*item{
 			makeItem(0, 1, 1, in(9000, "a")), makeItem(1, 2, 2, in(9000, "b")), makeItem(2, 3, 3, in(9000, "c")), makeItem(3, 3, 3, note), makeItem(4, 4, 4, in(9, "c")), makeItem(5, 4, 4, note), makeItem(6, 5, 5, in(9, "d")),

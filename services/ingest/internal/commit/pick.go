@@ -133,13 +133,17 @@ func erasures(c *policy.Candidate) int {
 	return 0
 }
 
-// topics are what the candidate locks: its community and its channel.
+// topics are what the candidate locks: its community, its channel, and what it holds as if it were one.
 func topics(c *policy.Candidate) []policy.ChannelKey {
-	community := policy.ChannelKey{Community: c.Community}
-	if c.Channel == "" {
-		return []policy.ChannelKey{community}
+	list := make([]policy.ChannelKey, 1, 3)
+	list[0].Community = c.Community
+	if c.Channel != "" {
+		list = append(list, c.ChannelKey())
 	}
-	return []policy.ChannelKey{community, c.ChannelKey()}
+	if held, ok := c.Holds(); ok && !slices.Contains(list, held) {
+		list = append(list, held)
+	}
+	return list
 }
 
 // targets are the events that have to be stored before the candidate is judged.
@@ -172,7 +176,10 @@ func (p *picker) conflicts(c *policy.Candidate) bool {
 	if (c.FollowsTarget() && p.changed[c.Community]) || (c.Command != nil && p.follows[c.Community]) {
 		return true
 	}
-	if c.Channel != "" && (p.held[c.ChannelKey()] || (c.Command != nil && p.topics[c.ChannelKey()])) {
+	if c.Channel != "" && p.held[c.ChannelKey()] {
+		return true
+	}
+	if held, ok := c.Holds(); ok && (p.held[held] || p.topics[held]) {
 		return true
 	}
 	if (c.Deletion != nil && p.wraps[c.Community]) || (isWrap(c) && p.deletions[c.Community]) {
@@ -211,10 +218,10 @@ func (p *picker) add(c *policy.Candidate) {
 
 // hold keeps what comes later out of the community or channel that the event is alone with.
 func (p *picker) hold(c *policy.Candidate) {
-	switch {
-	case c.Whole():
+	if c.Whole() {
 		p.whole[c.Community] = true
-	case c.Command != nil:
-		p.held[c.ChannelKey()] = true
+	}
+	if held, ok := c.Holds(); ok {
+		p.held[held] = true
 	}
 }

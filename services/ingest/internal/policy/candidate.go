@@ -158,6 +158,9 @@ func (c *Candidate) Size() int {
 	if c.Command != nil {
 		size += c.Command.FollowUps
 	}
+	if c.Vanish != nil {
+		size += HiddenBytes
+	}
 	if c.Reply != nil {
 		size += SummaryBytes + EnvelopeOverhead
 	}
@@ -182,4 +185,21 @@ func (c *Candidate) IsAnnouncement() bool {
 }
 
 // Whole reports whether the event holds its whole community, so that it is alone with it in a batch.
-func (c *Candidate) Whole() bool { return c.Vanish != nil || (c.Command != nil && c.Channel == "") }
+func (c *Candidate) Whole() bool {
+	return c.Vanish != nil || (c.Command != nil && c.Channel == "" && !c.Command.Conversations)
+}
+
+// conversations stands for all conversations of a community where they are held together: it is no channel's id.
+const conversations = ":dm"
+
+// Holds names the channel that the event holds exclusively, so that it is alone with it in a batch; or what it holds as
+// if it were one. It is false for what holds none, or its whole community.
+func (c *Candidate) Holds() (ChannelKey, bool) {
+	switch {
+	case c.Command == nil || c.Whole():
+		return ChannelKey{}, false
+	case c.Command.Conversations:
+		return ChannelKey{c.Community, conversations}, true
+	}
+	return c.ChannelKey(), true
+}

@@ -20,6 +20,9 @@ type Command struct {
 	Signs bool
 	// Governs is set when it is taken from keys that are timed out, so that a moderator can lift its own timeout.
 	Governs bool
+	// Conversations is set when it holds the conversations of its community exclusively, instead of the community: who is
+	// in which, and what each has hidden.
+	Conversations bool
 	// FollowUps is how many bytes of a message on the bus the events may have that the relay signs because of it;
 	// FollowUpBytes unless the kind's row says less.
 	FollowUps int
@@ -49,6 +52,8 @@ const (
 	FollowUpBytes = 384 << 10
 	// RosterBytes is enough for a change of one member: the lists that are signed at once are short (ShortRoster).
 	RosterBytes = 32 << 10
+	// HiddenBytes is enough for the list of what one key has hidden (MaxHidden), and for a new conversation.
+	HiddenBytes = 64 << 10
 	// quietBytes is for commands because of which nothing is signed but the summary of a thread.
 	quietBytes = SummaryBytes + EnvelopeOverhead
 )
@@ -84,6 +89,11 @@ var commands = map[nostr.Kind]commandRule{
 	nostr.KindCreateInvite: {Command: Command{FollowUps: quietBytes}, fresh: true, parse: parseChannelInvite},
 	nostr.KindJoinRequest:  {Command: Command{FollowUps: RosterBytes}, parse: parseJoinChannel},
 	nostr.KindLeaveRequest: {Command: Command{FollowUps: RosterBytes}, parse: parseLeaveChannel},
+
+	// What somebody has hidden is told by an event of the relay's and not otherwise.
+	nostr.KindOpenConversation:  {Command: Command{Conversations: true, FollowUps: HiddenBytes}, parse: parseOpenConversation},
+	nostr.KindAddToConversation: {Command: Command{Conversations: true, FollowUps: HiddenBytes}, parse: parseAddToConversation},
+	nostr.KindHideConversation:  {Command: Command{Conversations: true, Signs: true, FollowUps: HiddenBytes}, parse: parseHideConversation},
 }
 
 // isCarriedOut reports whether the relay does what events of a kind ask for.

@@ -32,6 +32,10 @@ type entry struct {
 	doomed   bool // a request to join that cannot be granted, so that the community need not be held for it
 	done     bool // a command that was carried out
 	followUp bool // the relay signed it because of a command or another change
+
+	// recalled is what the author of a command that was carried out before is told instead of the verdict, if there is
+	// something to say.
+	recalled policy.Verdict
 }
 
 // transaction is one attempt to store a batch. It lives on one goroutine and one connection.
@@ -76,6 +80,9 @@ func (s *Store) Commit(ctx context.Context, batch []*policy.Candidate) (Result, 
 		revoked = t.revocations()
 		for i, e := range t.entries[:len(batch)] {
 			result.Verdicts[i] = e.verdict
+			if e.recalled != (policy.Verdict{}) {
+				result.Verdicts[i] = e.recalled
+			}
 			result.Left = result.Left || e.more
 		}
 		return nil
@@ -170,8 +177,8 @@ func (t *transaction) read(ctx context.Context, conn *pgx.Conn) error {
 		if e.Channel != "" {
 			locks.shared(channelLock(e.ChannelKey()))
 		}
-		if e.Command != nil && !e.Whole() {
-			locks.exclusive(channelLock(e.ChannelKey()))
+		if key, ok := e.Holds(); ok {
+			locks.exclusive(channelLock(key))
 		}
 	}
 	b := &pgx.Batch{}

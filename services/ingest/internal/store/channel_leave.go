@@ -13,10 +13,14 @@ import (
 // Statements about keys that leave a community, and with it all of its channels. Whoever runs them holds the community
 // exclusively.
 const (
-	// By channel_members_pubkey and channels_pkey: each channel that the key was in gets a new version.
+	// By channel_members_pubkey and channels_pkey: each channel that the key was in gets a new version. Who is in a
+	// conversation stays the same: whoever may not use the community does not read it.
 	sqlLeaveChannels = `
 WITH gone AS (
-    DELETE FROM ingest.channel_members WHERE community_id = $1 AND pubkey = $2 RETURNING channel_id, role
+    DELETE FROM ingest.channel_members m
+    USING ingest.channels c
+    WHERE m.community_id = $1 AND m.pubkey = $2 AND c.community_id = $1 AND c.id = m.channel_id AND c.type <> 'dm'
+    RETURNING m.channel_id, m.role
 ), raised AS (
     UPDATE ingest.channels c SET acl_version = acl_version + 1, members_due_at = coalesce(members_due_at, now() + make_interval(secs => $3))
     FROM gone WHERE c.community_id = $1 AND c.id = gone.channel_id
@@ -67,7 +71,7 @@ ORDER BY c.id`
 // the rest follow in the background, as do those for which there is no room.
 const maxLeft = 16
 
-// leaveChannels removes a key from all channels, and reports whether it was in any. A channel that it was the last
+// leaveChannels removes a key from all channels but conversations, and reports whether it was in any. A channel that it was the last
 // owner of goes to somebody who is left in it, or else to the community's owner. A private one without anybody is deleted:
 // nobody could read it, or make another one under its id.
 func (x *change) leaveChannels(ctx context.Context, key nostr.PubKey) (bool, error) {

@@ -85,6 +85,10 @@ func (x *change) execute(ctx context.Context, e *entry) (policy.Verdict, error) 
 		return x.joinChannel(ctx, e, asks)
 	case *policy.LeaveChannel:
 		return x.leaveChannel(ctx, e, asks)
+	case *policy.OpenConversation, *policy.AddToConversation:
+		return x.openConversation(ctx, e)
+	case *policy.HideConversation:
+		return x.hideConversation(ctx, e, asks)
 	case *policy.Ban:
 		return x.banByCommand(ctx, e, asks)
 	case *policy.Unban:
@@ -99,12 +103,18 @@ func (x *change) execute(ctx context.Context, e *entry) (policy.Verdict, error) 
 	return policy.Verdict{}, fmt.Errorf("command of kind %d cannot be carried out", e.Event.Kind)
 }
 
-// execute carries out the accepted commands of a batch, one after the other, and signs what follows from them.
+// execute carries out the accepted commands of a batch, one after the other, and signs what follows from them, and from
+// requests to vanish.
 func (t *transaction) execute(ctx context.Context, conn *pgx.Conn) error {
-	if err := t.rejoin(ctx, conn); err != nil {
+	if err := errors.Join(t.rejoin(ctx, conn), t.recall(ctx, conn)); err != nil {
 		return err
 	}
 	for _, e := range t.accepted() {
+		if e.Vanish != nil {
+			if err := t.forget(ctx, conn, e); err != nil {
+				return err
+			}
+		}
 		if e.Command == nil {
 			continue
 		}

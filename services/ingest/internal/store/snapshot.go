@@ -195,6 +195,8 @@ type notice struct {
 	Topic      *string `json:"topic,omitempty"`
 	Purpose    *string `json:"purpose,omitempty"`
 	Visibility string  `json:"visibility,omitempty"`
+	// Participants are those of a new conversation.
+	Participants []string `json:"participants,omitempty"`
 	// TTLSeconds is 0 for none.
 	TTLSeconds *int32 `json:"ttl_seconds,omitempty"`
 }
