@@ -24,7 +24,7 @@ BENCHTIME ?= 1x
 # Not every shell expands ~ after DATA=.
 data_flag = $(if $(DATA),--data "$(patsubst ~/%,$(HOME)/%,$(DATA))")
 
-.PHONY: help up cluster build test test-go test-short interop conformance conformance-local bench hostile bench-go fuzz-short tools gen fmt lint proto-check tidy check doc clean ci postgres go nats-server gotestsum
+.PHONY: help up cluster build test test-go test-short interop conformance conformance-local walkthrough bench hostile bench-go fuzz-short tools gen fmt lint proto-check tidy check doc clean ci postgres go nats-server gotestsum
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 19
@@ -74,6 +74,10 @@ conformance: go ## Hold any relay to the NIPs (URL=ws://…)
 
 conformance-local: postgres build nats-server ## Hold the all-in-one and a split cluster to the NIPs; starts them itself
 	@go run ./services/conformance/cmd/conformance local $(ARGS)
+
+walkthrough: postgres ## Type what services/docs/walkthrough.md shows and compare what comes out
+	@$(MAKE) -s bin/apiary
+	@go run ./tools/walk --bin bin services/docs/walkthrough.md
 
 bench: postgres build ## Measure this machine: a table, then one RESULT line
 	@bin/bench $(ARGS)
