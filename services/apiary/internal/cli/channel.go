@@ -2,10 +2,8 @@ package cli
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/apiary-relay/apiary/pkg/nostr"
-	"github.com/apiary-relay/apiary/services/apiary/internal/client"
 )
 
 // channelCommands are about channels (NIP-29): who is in one, and that it is there.
@@ -37,20 +35,7 @@ func (c *channelCreateCmd) run(ctx context.Context, env env) error {
 	if c.Private {
 		tags = append(tags, nostr.Tag{"private"})
 	}
-	_, remark, err := c.send(ctx, env, func(context.Context, client.Config) (*nostr.Event, error) {
-		return &nostr.Event{Kind: nostr.KindCreateGroup, Tags: tags}, nil
-	})
-	if err != nil {
-		return err
-	}
-	id := c.ID
-	if id == "" {
-		if id, err = client.ChannelMade(remark); err != nil {
-			return err
-		}
-	}
-	_, err = fmt.Fprintln(env.Out, client.Printable(id))
-	return err
+	return c.create(ctx, env, &nostr.Event{Kind: nostr.KindCreateGroup, Tags: tags})
 }
 
 // channelFlags are common to the commands about a channel that is there.

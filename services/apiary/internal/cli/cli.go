@@ -42,6 +42,7 @@ type Commands struct {
 		Edit      editCmd         `cmd:"" help:"Replace the text of a message of one's own in a channel."`
 		Delete    deleteCmd       `cmd:"" help:"Delete an event of one's own, or as an admin of its channel another's."`
 		Channel   channelCommands `cmd:"" help:"Make channels and change their members."`
+		DM        dmCommands      `cmd:"" name:"dm" help:"Open conversations (direct messages) with a few others."`
 		Invite    inviteCmd       `cmd:"" help:"Have an invite code for the community made, and print it."`
 		Join      joinCmd         `cmd:"" help:"Join the community with an invite code."`
 		Leave     leaveCmd        `cmd:"" help:"Leave the community."`
@@ -110,6 +111,9 @@ func (c *Commands) byName(name string) command {
 		"client channel join":     &c.Client.Channel.Join,
 		"client channel leave":    &c.Client.Channel.Leave,
 		"client channel delete":   &c.Client.Channel.Delete,
+		"client dm open":          &c.Client.DM.Open,
+		"client dm add":           &c.Client.DM.Add,
+		"client dm hide":          &c.Client.DM.Hide,
 		"client invite":           &c.Client.Invite,
 		"client join":             &c.Client.Join,
 		"client leave":            &c.Client.Leave,

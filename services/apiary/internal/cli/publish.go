@@ -66,6 +66,24 @@ func (f *sendFlags) do(ctx context.Context, env env, kind nostr.Kind, tags nostr
 	return err
 }
 
+// create publishes a command that makes a channel, and prints which: the one that the relay names, or that the command did.
+func (f *sendFlags) create(ctx context.Context, env env, event *nostr.Event) error {
+	_, remark, err := f.send(ctx, env, func(context.Context, client.Config) (*nostr.Event, error) { return event, nil })
+	if err != nil {
+		return err
+	}
+	id, err := client.ChannelMade(remark)
+	if err != nil {
+		named, ok := event.Channel()
+		if !ok {
+			return err
+		}
+		id = named
+	}
+	_, err = fmt.Fprintln(env.Out, client.Printable(id))
+	return err
+}
+
 // text is what an argument says, or standard input.
 func text(argument string, stdin io.Reader) (string, error) {
 	if argument != "-" {

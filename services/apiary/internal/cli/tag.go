@@ -38,14 +38,14 @@ func parseTag(text string) (nostr.Tag, error) {
 
 // The tags whose values are keys, events and addresses (NIP-01, NIP-18, NIP-22).
 var (
-	keyTags     = []string{"p", "P"}
+	pubkeyTags  = []string{"p", "P"}
 	eventTags   = []string{"e", "E", "q"}
 	addressTags = []string{"a", "A", "q"}
 )
 
 // plainValue returns a tag's value as it stands in events. NIP-19 is for people: in a tag it would name nothing.
 func plainValue(name, value string) (string, error) {
-	if !slices.Contains(slices.Concat(keyTags, eventTags, addressTags), name) || !looksNamed(value) {
+	if !slices.Contains(slices.Concat(pubkeyTags, eventTags, addressTags), name) || !looksNamed(value) {
 		return value, nil
 	}
 	ref, err := nip19.Decode(strings.TrimPrefix(value, "nostr:"))
@@ -54,7 +54,7 @@ func plainValue(name, value string) (string, error) {
 	}
 	switch {
 	case ref.Type == nip19.PubKey || ref.Type == nip19.Profile:
-		if slices.Contains(keyTags, name) {
+		if slices.Contains(pubkeyTags, name) {
 			return ref.PubKey.String(), nil
 		}
 	case ref.Type == nip19.Address:
