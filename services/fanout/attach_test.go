@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/apiary-relay/apiary/pkg/fault"
 	"github.com/apiary-relay/apiary/pkg/nostr"
@@ -134,6 +135,24 @@ func TestWhatWasPublishedTwiceIsDeliveredOnce(t *testing.T) {
 	c.publish(first, second)
 	g.delivered(first, 1)
 	g.delivered(second, 1)
+	g.silent()
+}
+
+// A reminder comes when it is written and when it is due, each once, also if there is hardly any time between.
+func TestAReminderIsDeliveredAgainWhenItIsDue(t *testing.T) {
+	t.Parallel()
+	c := newCell(t)
+	g := c.node().attach()
+	g.send(subscribe(1, "", nostr.Filter{}))
+	g.attached(1)
+	written := c.event("")
+	due := &event{Event: written.Event, envelope: proto.CloneOf(written.envelope)}
+	due.envelope.Header.DueAt = written.CreatedAt + 1
+	c.publish(written)
+	c.publish(due, written)
+	c.publish(due)
+	require.Zero(t, g.delivered(written, 1).GetEnvelope().GetHeader().GetDueAt())
+	require.NotZero(t, g.delivered(due, 1).GetEnvelope().GetHeader().GetDueAt())
 	g.silent()
 }
 

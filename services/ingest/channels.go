@@ -24,6 +24,7 @@ const (
 // chore is a piece of upkeep that is done page by page. do returns how much it found; less than a page is the end.
 type chore struct {
 	what string
+	page int
 	do   func(context.Context) (int, error)
 }
 
@@ -31,11 +32,11 @@ type chore struct {
 // that have none, and removes the events of those that were deleted. Replicas find the same channels, and one of them acts.
 func (s *Service) keepChannels(ctx context.Context, ready func()) error {
 	return s.keep(ctx, ready, channelsInterval, []chore{
-		{"archive quiet channels", func(ctx context.Context) (int, error) {
+		{"archive quiet channels", channelsPage, func(ctx context.Context) (int, error) {
 			return s.store.ArchiveQuiet(ctx, s.now(), channelsPage)
 		}},
-		{"sign channels", func(ctx context.Context) (int, error) { return s.store.SignChannels(ctx, channelsPage) }},
-		{"remove events of deleted channels", func(ctx context.Context) (int, error) {
+		{"sign channels", channelsPage, func(ctx context.Context) (int, error) { return s.store.SignChannels(ctx, channelsPage) }},
+		{"remove events of deleted channels", channelsPage, func(ctx context.Context) (int, error) {
 			n, err := s.store.SweepDeleted(ctx, s.now().Add(-deletedGrace), channelsPage)
 			if n > 0 {
 				n = channelsPage // it goes from one channel to the next
@@ -48,8 +49,8 @@ func (s *Service) keepChannels(ctx context.Context, ready func()) error {
 // keepRosters signs long lists of members whose time has come. Replicas find the same lists, and one of them signs.
 func (s *Service) keepRosters(ctx context.Context, ready func()) error {
 	return s.keep(ctx, ready, rostersInterval, []chore{
-		{"sign members of channels", func(ctx context.Context) (int, error) { return s.store.SignMembers(ctx, channelsPage) }},
-		{"sign members of communities", func(ctx context.Context) (int, error) { return s.store.SignRosters(ctx, channelsPage) }},
+		{"sign members of channels", channelsPage, func(ctx context.Context) (int, error) { return s.store.SignMembers(ctx, channelsPage) }},
+		{"sign members of communities", channelsPage, func(ctx context.Context) (int, error) { return s.store.SignRosters(ctx, channelsPage) }},
 	})
 }
 
@@ -65,7 +66,7 @@ func (s *Service) keep(ctx context.Context, ready func(), interval time.Duration
 				if err != nil && ctx.Err() == nil {
 					s.log.LogAttrs(ctx, slog.LevelWarn, "upkeep failed", slog.String("what", c.what), slog.Any("error", err))
 				}
-				if err != nil || found < channelsPage {
+				if err != nil || found < c.page {
 					break
 				}
 			}

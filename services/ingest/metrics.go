@@ -54,15 +54,16 @@ func classOfKind(k nostr.Kind) int {
 
 // metrics are the instruments of ingest. Attribute sets are made once.
 type metrics struct {
-	events  metric.Int64Counter
-	submit  metric.Float64Histogram
-	verify  metric.Float64Histogram
-	commit  metric.Float64Histogram
-	batch   metric.Int64Histogram
-	publish metric.Float64Histogram
-	left    metric.Int64Counter
-	expired metric.Int64Counter
-	streams metric.Int64UpDownCounter
+	events    metric.Int64Counter
+	submit    metric.Float64Histogram
+	verify    metric.Float64Histogram
+	commit    metric.Float64Histogram
+	batch     metric.Int64Histogram
+	publish   metric.Float64Histogram
+	left      metric.Int64Counter
+	expired   metric.Int64Counter
+	reminders metric.Int64Counter
+	streams   metric.Int64UpDownCounter
 
 	verdicts [][classes]metric.MeasurementOption // by reason
 	outcomes [2]metric.MeasurementOption         // ok, failed
@@ -82,13 +83,14 @@ func newMetrics(m metric.Meter) (*metrics, error) {
 		return h
 	}
 	x := &metrics{
-		events:  counter("events", "Submissions answered, by reason (accepted, duplicate, invalid, ...) and class of kind."),
-		submit:  seconds("submission", "Time from reading a submission to its verdict."),
-		verify:  seconds("verify", "Time to decode and verify one event."),
-		commit:  seconds("commit", "Time of one transaction of a batch, by outcome."),
-		publish: seconds("publish", "Time from a commit to the acknowledgement of its last message."),
-		left:    counter("outbox_left", "Outbox rows left to the sweeper because they could not be published at once."),
-		expired: counter("expired_events", "Events removed because they had expired (NIP-40)."),
+		events:    counter("events", "Submissions answered, by reason (accepted, duplicate, invalid, ...) and class of kind."),
+		submit:    seconds("submission", "Time from reading a submission to its verdict."),
+		verify:    seconds("verify", "Time to decode and verify one event."),
+		commit:    seconds("commit", "Time of one transaction of a batch, by outcome."),
+		publish:   seconds("publish", "Time from a commit to the acknowledgement of its last message."),
+		left:      counter("outbox_left", "Outbox rows left to the sweeper because they could not be published at once."),
+		expired:   counter("expired_events", "Events removed because they had expired (NIP-40)."),
+		reminders: counter("reminders", "Reminders passed on because their time had come (NIP-ER)."),
 	}
 	var err error
 	x.batch, err = m.Int64Histogram("apiary_ingest_batch_events", metric.WithDescription("Events in one transaction."),

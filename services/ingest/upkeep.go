@@ -34,6 +34,10 @@ const (
 	outdatedPage     = 1000
 	// outdatedGrace is how much longer than needed they are remembered, for processes whose clocks are late.
 	outdatedGrace = 5 * time.Minute
+	// remindInterval is how often due reminders are looked for, remindPage how many at once: a reminder comes that much
+	// later than its time.
+	remindInterval = time.Second
+	remindPage     = 100
 )
 
 // keepPartitions makes the monthly partitions at the start and then daily. The month before is included, for
@@ -105,6 +109,16 @@ func (s *Service) sweepExpired(ctx context.Context, ready func()) error {
 		}
 	}
 	return nil
+}
+
+// remind passes on reminders whose time has come (NIP-ER), at the start also those whose time came while nobody was there.
+// Replicas find the same ones, and one of them passes each on.
+func (s *Service) remind(ctx context.Context, ready func()) error {
+	return s.keep(ctx, ready, remindInterval, []chore{{"pass on reminders", remindPage, func(ctx context.Context) (int, error) {
+		passed, found, err := s.store.Remind(ctx, s.now(), remindPage)
+		s.metrics.reminders.Add(ctx, int64(passed))
+		return found, err
+	}}})
 }
 
 // vanishLater makes sweepVanished run as soon as it can.

@@ -109,7 +109,7 @@ func (p *Partition) isDue(ctx context.Context, w *work, envelope *commonv1.Envel
 		p.malformed(ctx, at, "no id")
 		return false
 	}
-	key := position.Key{Community: envelope.GetHeader().GetCommunity(), ID: nostr.ID(raw)}
+	key := position.Key{Community: envelope.GetHeader().GetCommunity(), ID: nostr.ID(raw), DueAt: envelope.GetHeader().GetDueAt()}
 	if p.recent.Add(key, at) {
 		return true
 	}

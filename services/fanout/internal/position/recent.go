@@ -7,6 +7,8 @@ import "github.com/apiary-relay/apiary/pkg/nostr"
 type Key struct {
 	Community int64
 	ID        nostr.ID
+	// DueAt is the header's due_at: a reminder comes once when it is written and once when it is due, and both count.
+	DueAt int64
 }
 
 // Recent remembers where the last so many events of a partition were first seen. Both streams share

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/apiary-relay/apiary/pkg/nostr"
 	"github.com/apiary-relay/apiary/pkg/nostr/wire"
 )
 
@@ -39,6 +40,7 @@ type document struct {
 	PubKey        string     `json:"pubkey,omitempty"`
 	Self          string     `json:"self,omitempty"`
 	SupportedNIPs []int      `json:"supported_nips"`
+	Extensions    []string   `json:"supported_extensions"`
 	Software      string     `json:"software"`
 	Version       string     `json:"version"`
 	Limitation    limitation `json:"limitation"`
@@ -59,6 +61,10 @@ type limitation struct {
 	RestrictedWrites    bool  `json:"restricted_writes"`
 	CreatedAtLowerLimit int64 `json:"created_at_lower_limit,omitempty"`
 	CreatedAtUpperLimit int64 `json:"created_at_upper_limit,omitempty"`
+	// DueDeliveryMode and MaxNotBeforeDelta are about reminders (NIP-ER): they are pushed when they are due, which may be so
+	// many seconds ahead.
+	DueDeliveryMode   string `json:"due_delivery_mode"`
+	MaxNotBeforeDelta int64  `json:"max_not_before_delta"`
 }
 
 // render returns the NIP-11 document of a community.
@@ -71,6 +77,7 @@ func (i *Info) render(c *Community) ([]byte, error) {
 		PubKey:        cmp.Or(c.Owner, i.PubKey),
 		Self:          i.Self,
 		SupportedNIPs: i.nips(),
+		Extensions:    supportedExtensions,
 		Software:      i.Software,
 		Version:       i.Version,
 		Limitation: limitation{
@@ -87,6 +94,8 @@ func (i *Info) render(c *Community) ([]byte, error) {
 			RestrictedWrites:    c.Closed || c.MinPow > 0,
 			CreatedAtLowerLimit: window,
 			CreatedAtUpperLimit: window,
+			DueDeliveryMode:     "push",
+			MaxNotBeforeDelta:   int64(nostr.MaxReminderDelay / time.Second),
 		},
 	})
 }

@@ -24,6 +24,9 @@ var nips = map[int]string{
 	98: "HTTP authentication",
 }
 
+// supportedExtensions are drafts without a number that the relay keeps: reminders (NIP-ER).
+var supportedExtensions = []string{"nip-er"}
+
 // supportedNIPs are the numbers of nips in order, as NIP-11 has them.
 var supportedNIPs = numbers()
 

@@ -10,10 +10,12 @@ import (
 // seconds, when a replica of ingest has died.
 const rememberedEvents = 1024
 
-// eventKey names an event; an id is one event's only inside a community.
+// eventKey names an event; an id is one event's only inside a community. A reminder comes once more when it is due, which is
+// no repeat.
 type eventKey struct {
 	community int64
 	id        [32]byte
+	dueAt     int64
 }
 
 // repeats remembers where each partition's last events were first delivered, by whatever node. A stream
@@ -38,7 +40,7 @@ func (r repeats) isRepeat(partition uint32, h *commonv1.Header, p position) bool
 	if partition >= uint32(len(r)) || len(h.GetId()) != len(eventKey{}.id) {
 		return false
 	}
-	return r[partition].isRepeat(eventKey{community: h.GetCommunity(), id: [32]byte(h.GetId())}, p)
+	return r[partition].isRepeat(eventKey{community: h.GetCommunity(), id: [32]byte(h.GetId()), dueAt: h.GetDueAt()}, p)
 }
 
 func (r *partitionRepeats) isRepeat(key eventKey, p position) bool {

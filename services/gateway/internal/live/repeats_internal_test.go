@@ -27,6 +27,10 @@ func TestRepeatsAreLaterCopies(t *testing.T) {
 	require.True(t, r.isRepeat(0, header(1, 1), at(5, 3)))
 	require.True(t, r.isRepeat(0, header(1, 1), position{epoch: 2, sequence: 1}), "in the stream that was made anew")
 
+	due := header(1, 1)
+	due.DueAt = 7
+	require.False(t, r.isRepeat(0, due, at(6, 0)), "a reminder whose time has come")
+	require.True(t, r.isRepeat(0, due, at(6, 1)))
 	require.False(t, r.isRepeat(0, header(2, 1), at(6, 0)), "another community's")
 	require.False(t, r.isRepeat(1, header(1, 1), at(6, 0)), "on another topic")
 	require.False(t, r.isRepeat(2, header(1, 1), at(6, 0)), "no such partition")

@@ -33,6 +33,8 @@ type Candidate struct {
 	Channel string
 	// ExpiresAt is when the event expires in Unix seconds (NIP-40), 0 for never.
 	ExpiresAt int64
+	// DueAt is when a reminder is to be passed on once more, in Unix seconds (NIP-ER); 0 for never.
+	DueAt int64
 	// Deletion is set for kind 5.
 	Deletion *Deletion
 	// Vanish is set for kind 62.

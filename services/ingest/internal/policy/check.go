@@ -29,7 +29,7 @@ var checks = []func(*Candidate, Limits, time.Time) Verdict{
 	func(c *Candidate, _ Limits, _ time.Time) Verdict { return checkCommand(c.Event.Kind) },
 	func(c *Candidate, _ Limits, now time.Time) Verdict { return c.checkExpiry(now) },
 	func(c *Candidate, _ Limits, _ time.Time) Verdict { return c.checkChannel() },
-	func(c *Candidate, _ Limits, _ time.Time) Verdict { return c.checkKindRules() },
+	func(c *Candidate, _ Limits, now time.Time) Verdict { return c.checkKindRules(now) },
 	func(c *Candidate, _ Limits, now time.Time) Verdict { return c.parseCommand(now) },
 }
 
@@ -111,7 +111,7 @@ func (c *Candidate) checkChannel() Verdict {
 	return Verdict{}
 }
 
-func (c *Candidate) checkKindRules() Verdict {
+func (c *Candidate) checkKindRules(now time.Time) Verdict {
 	switch c.Event.Kind {
 	case nostr.KindMetadata:
 		if !json.Valid([]byte(c.Event.Content)) {
@@ -129,6 +129,8 @@ func (c *Candidate) checkKindRules() Verdict {
 		return c.parseVanish()
 	case nostr.KindAgentProfile:
 		return checkAgentProfile(c.Event.Content)
+	case nostr.KindReminder:
+		return c.parseReminder(now)
 	case nostr.KindMessageDiff:
 		if v := checkDiff(c.Event); !v.Accepted() {
 			return v

@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -36,6 +37,10 @@ func TestCheck(t *testing.T) {
 	diff := func(opts ...nostrtest.Option) []nostrtest.Option {
 		return append([]nostrtest.Option{kind(40008), tag("h", "x")}, opts...)
 	}
+	reminder := func(at int64, opts ...nostrtest.Option) []nostrtest.Option {
+		return append([]nostrtest.Option{kind(30300), tag("d", "x"), tag("not_before", strconv.FormatInt(at, 10))}, opts...)
+	}
+	expires := func(in int64) string { return strconv.FormatInt(nostrtest.Epoch+in, 10) }
 	for _, c := range []struct {
 		name   string
 		by     policy.Submission
@@ -73,6 +78,20 @@ func TestCheck(t *testing.T) {
 		{name: "a repost of a protected event", opts: []nostrtest.Option{kind(6), nostrtest.Content(`{"kind":1,"tags":[["t","x"],["-"]],"content":""}`)}, reason: fault.Invalid, msg: "reposts must not embed a protected event"},
 		{name: "a generic repost of a protected event", opts: []nostrtest.Option{kind(16), nostrtest.Content(` {"tags":[7,[null,1],["-",{}]],"kind":"x"}`)}, reason: fault.Invalid, msg: "reposts must not embed a protected event"},
 		{name: "a note that quotes a protected event", opts: []nostrtest.Option{nostrtest.Content(`{"tags":[["-"]]}`)}},
+
+		{name: "a reminder", opts: reminder(nostrtest.Epoch + 3600)},
+		{name: "a reminder that is done", opts: []nostrtest.Option{kind(30300), tag("d", "x"), tag("expiration", expires(60))}},
+		{name: "a reminder without an address", opts: []nostrtest.Option{kind(30300), tag("not_before", "1")}, reason: fault.Invalid, msg: "missing d tag"},
+		{name: "a reminder with two addresses", opts: reminder(1, tag("d", "y")), reason: fault.Invalid, msg: "duplicate d tag"},
+		{name: "a reminder with an empty address", opts: []nostrtest.Option{kind(30300), tag("d", "")}, reason: fault.Invalid, msg: "empty d tag"},
+		{name: "a reminder with an address without a value", opts: []nostrtest.Option{kind(30300), tag("d")}, reason: fault.Invalid, msg: "empty d tag"},
+		{name: "a reminder whose time is no number", opts: []nostrtest.Option{kind(30300), tag("d", "x"), tag("not_before", "soon")}, reason: fault.Invalid, msg: "malformed not_before"},
+		{name: "a reminder with two times", opts: reminder(1, tag("not_before", "1")), reason: fault.Invalid, msg: "malformed not_before"},
+		{name: "a reminder as late as allowed", opts: reminder(nostrtest.Epoch + 31536000)},
+		{name: "a reminder that is too late", opts: reminder(nostrtest.Epoch + 31536001), reason: fault.Invalid, msg: "not_before too far in future"},
+		{name: "a reminder of the past", opts: reminder(0)},
+		{name: "a reminder that expires after its time", opts: reminder(nostrtest.Epoch+60, tag("expiration", expires(61)))},
+		{name: "a reminder that expires at its time", opts: reminder(nostrtest.Epoch+60, tag("expiration", expires(60))), reason: fault.Invalid, msg: "expiration before not_before"},
 
 		{name: "a request to vanish", opts: []nostrtest.Option{kind(62), tag("relay", "wss://one.example"), tag("h", "not a channel")}},
 		{name: "a request to vanish everywhere", opts: []nostrtest.Option{kind(62), tag("relay", "ALL_RELAYS")}},

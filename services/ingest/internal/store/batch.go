@@ -36,6 +36,8 @@ type entry struct {
 	// recalled is what the author of a command that was carried out before is told instead of the verdict, if there is
 	// something to say.
 	recalled policy.Verdict
+
+	dueAt int64 // a reminder that is passed on because this time has come
 }
 
 // transaction is one attempt to store a batch. It lives on one goroutine and one connection.
@@ -56,6 +58,8 @@ type transaction struct {
 	revoked []Revocation
 	// threads are those that the batch changes, by their roots; empty when the relay has no key to say so.
 	threads map[policy.EventKey]*thread
+	// due are stored reminders whose time has come; they are passed on once more.
+	due []*entry
 	// locked are the advisory locks that are held, nil unless an entry follows its target into a channel.
 	locked map[int64]bool
 }

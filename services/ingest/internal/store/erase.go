@@ -53,6 +53,7 @@ type stored struct {
 	tags      []tagRow
 	reaction  *reactionRow // nil unless it is one, and names a target
 	message   bool         // it may be part of a thread
+	dueAt     int64        // when it is to be passed on once more, 0 for never
 }
 
 func newStored(community int64, ev *nostr.Event) stored {
@@ -63,6 +64,9 @@ func newStored(community int64, ev *nostr.Event) stored {
 	}
 	if r, ok := policy.ReactionOf(ev); ok {
 		st.reaction = &reactionRow{r, community, ev.PubKey, ev.ID}
+	}
+	if ev.Kind == nostr.KindReminder {
+		st.dueAt, _, _ = ev.NotBefore() // one that cannot be read was stored before there were reminders, and waits for nothing
 	}
 	return st
 }
@@ -119,6 +123,7 @@ func queueErase(b *pgx.Batch, list []stored, withAddresses bool) {
 	}
 	queueEraseReactions(b, list)
 	queueEraseReplies(b, list)
+	queueCancel(b, list)
 	b.Queue(sqlEraseIDs, communities, ids)
 	b.Queue(sqlEraseEvents, communities, created, ids)
 	if len(tags.names) > 0 {

@@ -82,6 +82,7 @@ func (t *transaction) write(ctx context.Context, conn *pgx.Conn) error {
 	}
 	if len(accepted) > 0 {
 		queueEvents(b, accepted)
+		t.queueReminders(b, accepted)
 	}
 	row, err := t.queueRow(b, accepted)
 	if err != nil {
@@ -95,17 +96,18 @@ func (t *transaction) write(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// queueRow inserts the outbox row of what is stored, and of what is said about threads. It is nil if that is nothing, and
+// queueRow inserts the outbox row of what is stored, of what is said about threads, and of reminders whose time has come. It is nil if that is nothing, and
 // complete when b has been read.
 func (t *transaction) queueRow(b *pgx.Batch, accepted []*entry) (*Row, error) {
 	summaries, err := t.summaries()
 	if err != nil {
 		return nil, err
 	}
-	if len(accepted)+len(summaries) == 0 {
+	all := slices.Concat(accepted, summaries, t.due)
+	if len(all) == 0 {
 		return nil, nil //nolint:nilnil // there is nothing to publish
 	}
-	payload, err := t.payload(append(slices.Clip(accepted), summaries...))
+	payload, err := t.payload(all)
 	if err != nil {
 		return nil, err
 	}
@@ -199,6 +201,7 @@ func (t *transaction) payload(entries []*entry) (*busv1.OutboxPayload, error) {
 		header.CommunityAclVersion = t.state.Communities[e.Community].ACLVersion
 		header.ChannelAclVersion = e.channel.ACLVersion
 		header.CommitXid, header.DatabaseId, header.BegunAt = t.xid, t.database, t.begunAt
+		header.DueAt = e.dueAt
 		partitions := []uint32{header.GetPartition()}
 		if global := placement.Partition(e.Community, "", t.partitions); kind.Of(e.Event.Kind).Scope == kind.State && global != partitions[0] {
 			partitions = append(partitions, global)

@@ -113,7 +113,11 @@ type Header struct {
 	BegunAt int64 `protobuf:"varint,13,opt,name=begun_at,json=begunAt,proto3" json:"begun_at,omitempty"`
 	// subject is whose presence a relay-signed event tells (kind 20001), 32 bytes, empty for every other event. A live
 	// filter that asks for the author subject matches it too.
-	Subject       []byte `protobuf:"bytes,14,opt,name=subject,proto3" json:"subject,omitempty"`
+	Subject []byte `protobuf:"bytes,14,opt,name=subject,proto3" json:"subject,omitempty"`
+	// due_at is set where a stored reminder (kind 30300, NIP-ER) is passed on once more because its time has come: that time
+	// in Unix seconds, signed content. 0 everywhere else. The event was passed on before, so whoever drops repeats tells
+	// events apart by community, id and due_at, and who has an effect of each event has it already.
+	DueAt         int64 `protobuf:"varint,15,opt,name=due_at,json=dueAt,proto3" json:"due_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -244,6 +248,13 @@ func (x *Header) GetSubject() []byte {
 		return x.Subject
 	}
 	return nil
+}
+
+func (x *Header) GetDueAt() int64 {
+	if x != nil {
+		return x.DueAt
+	}
+	return 0
 }
 
 // Envelope is one event on its way through the cluster.
@@ -558,7 +569,7 @@ var File_apiary_common_v1_event_proto protoreflect.FileDescriptor
 
 const file_apiary_common_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x1capiary/common/v1/event.proto\x12\x10apiary.common.v1\"\xb4\x03\n" +
+	"\x1capiary/common/v1/event.proto\x12\x10apiary.common.v1\"\xcb\x03\n" +
 	"\x06Header\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x16\n" +
 	"\x06pubkey\x18\x02 \x01(\fR\x06pubkey\x12\x1d\n" +
@@ -577,7 +588,8 @@ const file_apiary_common_v1_event_proto_rawDesc = "" +
 	"databaseId\x12 \n" +
 	"\vtraceparent\x18\f \x01(\tR\vtraceparent\x12\x19\n" +
 	"\bbegun_at\x18\r \x01(\x03R\abegunAt\x12\x18\n" +
-	"\asubject\x18\x0e \x01(\fR\asubject\"N\n" +
+	"\asubject\x18\x0e \x01(\fR\asubject\x12\x15\n" +
+	"\x06due_at\x18\x0f \x01(\x03R\x05dueAt\"N\n" +
 	"\bEnvelope\x120\n" +
 	"\x06header\x18\x01 \x01(\v2\x18.apiary.common.v1.HeaderR\x06header\x12\x10\n" +
 	"\x03raw\x18\x02 \x01(\fR\x03raw\"%\n" +
