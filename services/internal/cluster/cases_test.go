@@ -53,6 +53,7 @@ var cases = []testCase{
 	{"nipdv_search_rejects_third_party", snapshotBySearch},
 	{"dm_does_not_cross_deliver", conversationsStayInTheirCommunity},
 	{"whoever opens a conversation first, there is one", conversationsAreOpenedOnce},
+	{"a huddle is told where it is held", huddles},
 	{"communities are sealed", communities},
 	{"whatever door is crossed, nothing passes", crossDoors},
 	{"a removed member gets nothing more", revocation},
