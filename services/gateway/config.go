@@ -78,6 +78,10 @@ type Config struct {
 	OffenceRate      int `help:"Broken frames, invalid events and failed logins from one address, a second; who sends more of them is read more slowly. 0 is no limit." default:"50"`
 	OffenceBurst     int `help:"Broken frames, invalid events and failed logins from one address at once, after it sent none." default:"1000"`
 
+	AgentEventsPerMinute int `help:"Events that one agent (NIP-OA) may send in a minute, over all its connections to this gateway; those that are not kept do not count. Further ones are refused as rate-limited. 0 is no limit." default:"120"`
+	OwnerEventsPerMinute int `help:"The same of all agents of one owner together. 0 is no limit." default:"1200"`
+	AgentCallsPerMinute  int `help:"Signed HTTP requests other than events that one agent may make in a minute; further ones are refused as rate-limited. 0 is no limit." default:"600"`
+
 	MaxCalls int `help:"Signed HTTP requests (NIP-98) in hand at a time; further ones are refused." default:"32"`
 
 	HostTTL     time.Duration `name:"host-ttl" help:"How long the community of a host is remembered." default:"5s"`
@@ -99,6 +103,7 @@ func DefaultConfig() Config {
 		EventRate: 100, EventBurst: 1000, ReqRate: 50, ReqBurst: 1200, ReadRate: 2 << 20, ReadBurst: 16 << 20,
 		AddressReadRate: 4 << 20, AddressReadBurst: 8 << 20,
 		OffenceRate: 50, OffenceBurst: 1000,
+		AgentEventsPerMinute: 120, OwnerEventsPerMinute: 1200, AgentCallsPerMinute: 600,
 		MaxCalls: 32, HostTTL: 5 * time.Second, DrainWindow: 20 * time.Second,
 	}
 }
@@ -147,6 +152,9 @@ func (c *Config) Validate() error {
 		config.NotNegative("read-rate", c.ReadRate),
 		config.NotNegative("address-read-rate", c.AddressReadRate),
 		config.NotNegative("offence-rate", c.OffenceRate),
+		config.NotNegative("agent-events-per-minute", c.AgentEventsPerMinute),
+		config.NotNegative("owner-events-per-minute", c.OwnerEventsPerMinute),
+		config.NotNegative("agent-calls-per-minute", c.AgentCallsPerMinute),
 		config.NotNegative("max-connections", c.MaxConnections),
 		config.NotNegative("max-content", c.MaxContent),
 		config.NotNegative("max-subs", c.MaxSubs),
@@ -268,6 +276,8 @@ func (c *Config) admit() admit.Config {
 		Bytes:    admit.Rate{PerSecond: c.ReadRate, Burst: c.ReadBurst},
 		Offences: admit.Rate{PerSecond: c.OffenceRate, Burst: c.OffenceBurst},
 		Excess:   admit.Rate{PerSecond: c.AddressReadRate, Burst: c.AddressReadBurst},
+
+		AgentEvents: c.AgentEventsPerMinute, OwnerEvents: c.OwnerEventsPerMinute, AgentCalls: c.AgentCallsPerMinute,
 	}
 }
 

@@ -118,6 +118,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		Log: log, Metrics: m, Tracer: deps.Tracer, Search: s.search, Submit: s.submit, Live: s.live,
 		Presence: online, Roster: s.roster,
 		Invites:  invites,
+		Agents:   NewAgents(deps.Ingest),
 		Overlays: NewOverlays(deps.Ingest),
 	})
 	proxies, err := edge.ParseNetworks(cfg.TrustedProxies)

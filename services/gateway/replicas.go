@@ -86,6 +86,12 @@ func NewInvites(p Peers) ingestv1.InviteServiceClient {
 	return ingestv1.NewInviteServiceClient(&balanced{peers: p})
 }
 
+// NewAgents returns a client of ingest that is told whose agents keys are, and asks replicas as NewSearch does. Its call is
+// idempotent.
+func NewAgents(p Peers) ingestv1.AgentServiceClient {
+	return ingestv1.NewAgentServiceClient(&balanced{peers: p})
+}
+
 // NewOverlays returns a client of ingest that has overlays signed, and asks replicas as NewSearch does.
 func NewOverlays(p Peers) ingestv1.OverlayServiceClient {
 	return ingestv1.NewOverlayServiceClient(&balanced{peers: p})

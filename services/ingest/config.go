@@ -23,6 +23,8 @@ type Config struct {
 	MaxContent int           `help:"Largest content of an event in bytes; 0 is no limit but max-event." default:"262144"`
 	MaxSkew    time.Duration `help:"How far an event's created_at may be from now, either way; 0 is no limit." default:"15m"`
 
+	AgentsPerOwner int `help:"Agents that one owner may have in a community (NIP-OA)." default:"100"`
+
 	VerifyWorkers int   `help:"Events verified at once; 0 is the number of cores." default:"0"`
 	StreamWindow  int   `help:"Submissions of one stream that may wait for their verdicts." default:"1024"`
 	InFlightBytes int64 `help:"Bytes of all submissions that may wait for their verdicts." default:"134217728"`
@@ -44,6 +46,9 @@ type Config struct {
 	EventsMaxBytes    int64 `help:"Most bytes that the stream of committed events keeps on disk; the oldest go first." default:"8589934592"`
 	EphemeralMaxBytes int64 `help:"Most bytes that the stream of ephemeral events keeps in memory; the oldest go first." default:"268435456"`
 }
+
+// maxAgentsPerOwner bounds what the removal of one member costs, which takes its agents with it.
+const maxAgentsPerOwner = 10_000
 
 // minPresenceTTL leaves gateways time to report within a third of it.
 const minPresenceTTL = time.Second
@@ -68,6 +73,7 @@ func (c *Config) Validate() error {
 	check(c.MaxEvent > 0, "max-event must be positive")
 	check(c.MaxContent >= 0, "max-content must not be negative")
 	check(c.MaxSkew >= 0, "max-skew must not be negative")
+	check(c.AgentsPerOwner > 0 && c.AgentsPerOwner <= maxAgentsPerOwner, "agents-per-owner must be between 1 and %d", maxAgentsPerOwner)
 	check(c.VerifyWorkers >= 0, "verify-workers must not be negative")
 	check(c.StreamWindow > 0, "stream-window must be positive")
 	check(c.QueueEvents > 0, "queue-events must be positive")

@@ -22,6 +22,7 @@ import (
 	"github.com/apiary-relay/apiary/pkg/rpc"
 	"github.com/apiary-relay/apiary/pkg/telemetry"
 	ingestv1 "github.com/apiary-relay/apiary/proto/gen/apiary/ingest/v1"
+	"github.com/apiary-relay/apiary/services/ingest/internal/agents"
 	"github.com/apiary-relay/apiary/services/ingest/internal/commit"
 	"github.com/apiary-relay/apiary/services/ingest/internal/directory"
 	"github.com/apiary-relay/apiary/services/ingest/internal/invites"
@@ -152,6 +153,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		ingestv1.RegisterPresenceServiceServer(r, s.presence)
 		ingestv1.RegisterModerationServiceServer(r, moderation.New(s.store, s.now))
 		ingestv1.RegisterInviteServiceServer(r, invites.New(s.store))
+		ingestv1.RegisterAgentServiceServer(r, agents.New(s.store, cfg.AgentsPerOwner))
 		ingestv1.RegisterOverlayServiceServer(r, overlay.New(key, deps.Now))
 	})
 	sweeper := outbox.NewSweeper(outbox.SweeperConfig{Age: cfg.OutboxAge, Interval: cfg.OutboxInterval}, s.store, deps.Bus,

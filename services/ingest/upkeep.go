@@ -165,6 +165,9 @@ func (s *Service) sweepOutdated(ctx context.Context, ready func()) error {
 			"tokens": s.store.ExpireTokens, "commands": s.store.ForgetCommands, "invites": s.store.ForgetInvites,
 			"channel invites": s.store.ForgetChannelInvites, "timeouts": s.store.ForgetTimeouts,
 			"bans": func(ctx context.Context, _ time.Time, limit int) (int, error) { return s.store.EndBans(ctx, limit) },
+			"attestations": func(ctx context.Context, _ time.Time, limit int) (int, error) {
+				return s.store.EndAttestations(ctx, limit)
+			},
 		} {
 			for ctx.Err() == nil {
 				within, cancel := context.WithTimeout(ctx, upkeepTimeout)

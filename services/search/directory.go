@@ -53,6 +53,9 @@ func (s *Service) CheckAccess(ctx context.Context, req *searchv1.CheckAccessRequ
 	for _, key := range topic.Banned {
 		resp.Banned = append(resp.Banned, key[:])
 	}
+	for _, a := range topic.Agents {
+		resp.Agents = append(resp.Agents, &searchv1.Agent{Pubkey: a.Key[:], Owner: a.Owner[:]})
+	}
 	if topic.Channel != nil {
 		resp.ChannelAclVersion = topic.Channel.Version
 	}

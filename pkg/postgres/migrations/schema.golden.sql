@@ -64,6 +64,59 @@ CREATE TABLE ingest.addresses (
     id bytea NOT NULL
 );
 
+CREATE TABLE ingest.agents (
+    community_id bigint NOT NULL,
+    pubkey bytea NOT NULL,
+    owner bytea NOT NULL,
+    until timestamp with time zone,
+    attested_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT agents_check CHECK (((octet_length(owner) = 32) AND (owner <> pubkey))),
+    CONSTRAINT agents_pubkey_check CHECK ((octet_length(pubkey) = 32))
+);
+
+CREATE TABLE ingest.communities (
+    id bigint NOT NULL,
+    name text DEFAULT ''::text NOT NULL,
+    description text DEFAULT ''::text NOT NULL,
+    icon text DEFAULT ''::text NOT NULL,
+    access text DEFAULT 'closed'::text NOT NULL,
+    acl_version bigint DEFAULT 1 NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    min_pow smallint DEFAULT 0 NOT NULL,
+    unknown_kinds text DEFAULT 'allow'::text NOT NULL,
+    agents text DEFAULT 'admit'::text NOT NULL,
+    members_due_at timestamp with time zone,
+    CONSTRAINT communities_access_check CHECK ((access = ANY (ARRAY['open'::text, 'closed'::text]))),
+    CONSTRAINT communities_agents_check CHECK ((agents = ANY (ARRAY['admit'::text, 'refuse'::text]))),
+    CONSTRAINT communities_min_pow_check CHECK (((min_pow >= 0) AND (min_pow <= 64))),
+    CONSTRAINT communities_unknown_kinds_check CHECK ((unknown_kinds = ANY (ARRAY['allow'::text, 'registry-only'::text])))
+);
+
+CREATE TABLE ingest.community_members (
+    community_id bigint NOT NULL,
+    pubkey bytea NOT NULL,
+    role text NOT NULL,
+    added_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT community_members_pubkey_check CHECK ((octet_length(pubkey) = 32)),
+    CONSTRAINT community_members_role_check CHECK ((role = ANY (ARRAY['owner'::text, 'admin'::text, 'member'::text])))
+);
+
+CREATE VIEW ingest.admitted AS
+ SELECT m.community_id,
+    m.pubkey
+   FROM ingest.community_members m
+UNION ALL
+ SELECT a.community_id,
+    a.pubkey
+   FROM ingest.agents a
+  WHERE (((a.until IS NULL) OR (a.until > now())) AND (EXISTS ( SELECT
+           FROM ingest.communities c
+          WHERE ((c.id = a.community_id) AND (c.agents = 'admit'::text))
+         OFFSET 0)) AND (EXISTS ( SELECT
+           FROM ingest.community_members m
+          WHERE ((m.community_id = a.community_id) AND (m.pubkey = a.owner))
+         OFFSET 0)));
+
 CREATE TABLE ingest.allowed_kinds (
     community_id bigint NOT NULL,
     kind integer NOT NULL,
@@ -88,6 +141,20 @@ CREATE TABLE ingest.banned_pubkeys (
     expires_at timestamp with time zone,
     CONSTRAINT banned_pubkeys_pubkey_check CHECK ((octet_length(pubkey) = 32))
 );
+
+CREATE VIEW ingest.barred AS
+ SELECT b.community_id,
+    b.pubkey
+   FROM ingest.banned_pubkeys b
+  WHERE ((b.expires_at IS NULL) OR (b.expires_at > now()))
+UNION ALL
+ SELECT a.community_id,
+    a.pubkey
+   FROM ingest.agents a
+  WHERE (EXISTS ( SELECT
+           FROM ingest.banned_pubkeys b
+          WHERE ((b.community_id = a.community_id) AND (b.pubkey = a.owner) AND ((b.expires_at IS NULL) OR (b.expires_at > now())))
+         OFFSET 0));
 
 CREATE TABLE ingest.blocked_networks (
     community_id bigint NOT NULL,
@@ -173,22 +240,6 @@ CREATE TABLE ingest.commands (
     CONSTRAINT commands_id_check CHECK ((octet_length(id) = 32))
 );
 
-CREATE TABLE ingest.communities (
-    id bigint NOT NULL,
-    name text DEFAULT ''::text NOT NULL,
-    description text DEFAULT ''::text NOT NULL,
-    icon text DEFAULT ''::text NOT NULL,
-    access text DEFAULT 'closed'::text NOT NULL,
-    acl_version bigint DEFAULT 1 NOT NULL,
-    created_at timestamp with time zone DEFAULT now() NOT NULL,
-    min_pow smallint DEFAULT 0 NOT NULL,
-    unknown_kinds text DEFAULT 'allow'::text NOT NULL,
-    members_due_at timestamp with time zone,
-    CONSTRAINT communities_access_check CHECK ((access = ANY (ARRAY['open'::text, 'closed'::text]))),
-    CONSTRAINT communities_min_pow_check CHECK (((min_pow >= 0) AND (min_pow <= 64))),
-    CONSTRAINT communities_unknown_kinds_check CHECK ((unknown_kinds = ANY (ARRAY['allow'::text, 'registry-only'::text])))
-);
-
 ALTER TABLE ingest.communities ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME ingest.communities_id_seq
     START WITH 1
@@ -203,15 +254,6 @@ CREATE TABLE ingest.community_hosts (
     community_id bigint NOT NULL,
     is_primary boolean DEFAULT false NOT NULL,
     CONSTRAINT community_hosts_host_check CHECK (((host = lower(host)) AND (host <> ''::text)))
-);
-
-CREATE TABLE ingest.community_members (
-    community_id bigint NOT NULL,
-    pubkey bytea NOT NULL,
-    role text NOT NULL,
-    added_at timestamp with time zone DEFAULT now() NOT NULL,
-    CONSTRAINT community_members_pubkey_check CHECK ((octet_length(pubkey) = 32)),
-    CONSTRAINT community_members_role_check CHECK ((role = ANY (ARRAY['owner'::text, 'admin'::text, 'member'::text])))
 );
 
 CREATE TABLE ingest.decided_reports (
@@ -407,6 +449,22 @@ CREATE TABLE ingest.timeouts (
     CONSTRAINT timeouts_pubkey_check CHECK ((octet_length(pubkey) = 32))
 );
 
+CREATE VIEW ingest.silenced AS
+ SELECT t.community_id,
+    t.pubkey,
+    t.expires_at
+   FROM ingest.timeouts t
+  WHERE (t.expires_at > now())
+UNION ALL
+ SELECT a.community_id,
+    a.pubkey,
+    t.expires_at
+   FROM (ingest.agents a
+     CROSS JOIN LATERAL ( SELECT t_1.expires_at
+           FROM ingest.timeouts t_1
+          WHERE ((t_1.community_id = a.community_id) AND (t_1.pubkey = a.owner) AND (t_1.expires_at > now()))
+         OFFSET 0) t);
+
 CREATE TABLE ingest.tombstones (
     community_id bigint NOT NULL,
     id bytea NOT NULL,
@@ -455,6 +513,9 @@ ALTER TABLE ONLY ingest.address_tombstones
 
 ALTER TABLE ONLY ingest.addresses
     ADD CONSTRAINT addresses_pkey PRIMARY KEY (community_id, kind, pubkey, d);
+
+ALTER TABLE ONLY ingest.agents
+    ADD CONSTRAINT agents_pkey PRIMARY KEY (community_id, pubkey);
 
 ALTER TABLE ONLY ingest.allowed_kinds
     ADD CONSTRAINT allowed_kinds_pkey PRIMARY KEY (community_id, kind);
@@ -543,6 +604,10 @@ ALTER TABLE ONLY public.goose_db_version
 ALTER TABLE ONLY search.documents
     ADD CONSTRAINT documents_pkey PRIMARY KEY (community_id, id);
 
+CREATE INDEX agents_owner ON ingest.agents USING btree (owner) INCLUDE (community_id);
+
+CREATE INDEX agents_until ON ingest.agents USING btree (until) WHERE (until > '-infinity'::timestamp with time zone);
+
 CREATE INDEX banned_pubkeys_expiry ON ingest.banned_pubkeys USING btree (expires_at) WHERE (expires_at IS NOT NULL);
 
 CREATE INDEX channel_invites_expiry ON ingest.channel_invites USING btree (expires_at);
@@ -616,6 +681,9 @@ ALTER INDEX ingest.events_kind ATTACH PARTITION ingest.events_default_community_
 ALTER INDEX ingest.events_author ATTACH PARTITION ingest.events_default_community_id_pubkey_created_at_id_idx;
 
 ALTER INDEX ingest.events_expiry ATTACH PARTITION ingest.events_default_expires_at_idx;
+
+ALTER TABLE ONLY ingest.agents
+    ADD CONSTRAINT agents_community_id_fkey FOREIGN KEY (community_id) REFERENCES ingest.communities(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY ingest.allowed_kinds
     ADD CONSTRAINT allowed_kinds_community_id_fkey FOREIGN KEY (community_id) REFERENCES ingest.communities(id) ON DELETE CASCADE;
@@ -691,6 +759,18 @@ GRANT SELECT ON TABLE ingest.address_tombstones TO apiary_search;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.addresses TO apiary_ingest;
 GRANT SELECT ON TABLE ingest.addresses TO apiary_search;
 
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.agents TO apiary_ingest;
+GRANT SELECT ON TABLE ingest.agents TO apiary_search;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.communities TO apiary_ingest;
+GRANT SELECT ON TABLE ingest.communities TO apiary_search;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.community_members TO apiary_ingest;
+GRANT SELECT ON TABLE ingest.community_members TO apiary_search;
+
+GRANT SELECT ON TABLE ingest.admitted TO apiary_ingest;
+GRANT SELECT ON TABLE ingest.admitted TO apiary_search;
+
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.allowed_kinds TO apiary_ingest;
 GRANT SELECT ON TABLE ingest.allowed_kinds TO apiary_search;
 
@@ -699,6 +779,9 @@ GRANT SELECT ON TABLE ingest.banned_events TO apiary_search;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.banned_pubkeys TO apiary_ingest;
 GRANT SELECT ON TABLE ingest.banned_pubkeys TO apiary_search;
+
+GRANT SELECT ON TABLE ingest.barred TO apiary_ingest;
+GRANT SELECT ON TABLE ingest.barred TO apiary_search;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.blocked_networks TO apiary_ingest;
 GRANT SELECT ON TABLE ingest.blocked_networks TO apiary_search;
@@ -715,14 +798,8 @@ GRANT SELECT ON TABLE ingest.channels TO apiary_search;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.commands TO apiary_ingest;
 
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.communities TO apiary_ingest;
-GRANT SELECT ON TABLE ingest.communities TO apiary_search;
-
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.community_hosts TO apiary_ingest;
 GRANT SELECT ON TABLE ingest.community_hosts TO apiary_search;
-
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.community_members TO apiary_ingest;
-GRANT SELECT ON TABLE ingest.community_members TO apiary_search;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.decided_reports TO apiary_ingest;
 GRANT SELECT ON TABLE ingest.decided_reports TO apiary_search;
@@ -763,6 +840,8 @@ GRANT SELECT ON TABLE ingest.report_decisions TO apiary_search;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.timeouts TO apiary_ingest;
 GRANT SELECT ON TABLE ingest.timeouts TO apiary_search;
+
+GRANT SELECT ON TABLE ingest.silenced TO apiary_ingest;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.tombstones TO apiary_ingest;
 GRANT SELECT ON TABLE ingest.tombstones TO apiary_search;

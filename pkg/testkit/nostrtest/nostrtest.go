@@ -89,10 +89,11 @@ func Sign(tb testing.TB, author string, e *nostr.Event) {
 // Raw returns the event's JSON object.
 func Raw(e *nostr.Event) []byte { return e.AppendJSON(nil) }
 
-// Auth returns a NIP-42 answer of author to a challenge, for a relay URL, made at the Unix second at.
-func Auth(tb testing.TB, author, challenge, relayURL string, at int64) *nostr.Event {
+// Auth returns a NIP-42 answer of author to a challenge, for a relay URL, made at the Unix second at; opts make it say more.
+func Auth(tb testing.TB, author, challenge, relayURL string, at int64, opts ...Option) *nostr.Event {
 	tb.Helper()
-	return Event(tb, author, Kind(nostr.KindAuth), CreatedAt(at), Tag("relay", relayURL), Tag("challenge", challenge))
+	all := []Option{Kind(nostr.KindAuth), CreatedAt(at), Tag("relay", relayURL), Tag("challenge", challenge)}
+	return Event(tb, author, append(all, opts...)...)
 }
 
 // Filler returns n distinct signed events of author, one second apart from Epoch on.

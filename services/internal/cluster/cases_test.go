@@ -64,6 +64,8 @@ var cases = []testCase{
 	{"a protected event comes from its author only", protectedEvents},
 	{"a ban closes the sockets on every gateway", bans},
 	{"a removed member loses its sockets on every gateway", removals},
+	{"agents of a member come and go with it", agentsOfMembers},
+	{"agents show their owner over HTTP", agentsOverHTTP},
 	{"who is timed out reads and does not write until it is over", timeouts},
 	{"reports are for moderators, who resolve them", reports},
 	{"moderators ban keys and events, choose kinds, block networks", management},

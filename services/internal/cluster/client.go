@@ -223,17 +223,13 @@ func (c *Client) write(ctx context.Context, frame []byte) error {
 // Authenticate answers the relay's challenge for the relay at url.
 func (c *Client) Authenticate(url string) Verdict {
 	c.tb.Helper()
-	ctx, cancel := context.WithTimeout(c.tb.Context(), patience)
-	defer cancel()
-	verdict, err := c.authenticate(ctx, url)
-	require.NoError(c.tb, err)
-	return verdict
+	return c.AuthenticateWith(url)
 }
 
-func (c *Client) authenticate(ctx context.Context, url string) (Verdict, error) {
+func (c *Client) authenticate(ctx context.Context, url string, more ...nostrtest.Option) (Verdict, error) {
 	select {
 	case challenge := <-c.challenge:
-		event := nostrtest.Auth(c.tb, c.name, challenge, url, time.Now().Unix())
+		event := nostrtest.Auth(c.tb, c.name, challenge, url, time.Now().Unix(), more...)
 		return c.submit(ctx, event.ID, wire.AppendClientAuth(nil, nostrtest.Raw(event)))
 	case <-c.gone:
 		return Verdict{}, c.err

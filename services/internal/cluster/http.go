@@ -22,11 +22,11 @@ import (
 var tokens atomic.Int64
 
 // Token returns the Authorization header with which the nostrtest key of this name signs a POST of body to a
-// path of host (NIP-98).
-func Token(tb testing.TB, host, name, path, body string) string {
+// path of host (NIP-98), in an event that says more.
+func Token(tb testing.TB, host, name, path, body string, more ...nostrtest.Option) string {
 	tb.Helper()
 	sum := sha256.Sum256([]byte(body))
-	return token(tb, host, name, http.MethodPost, path, nostrtest.Tag("payload", hex.EncodeToString(sum[:])))
+	return token(tb, host, name, http.MethodPost, path, append(more, nostrtest.Tag("payload", hex.EncodeToString(sum[:])))...)
 }
 
 // Get makes a GET of a path of host, signed by the nostrtest key of this name, to the gateway at url.

@@ -116,11 +116,12 @@ type communitySetCmd struct {
 	Access         string  `help:"open or closed." enum:",open,closed" default:"" env:"-"`
 	Name           *string `help:"Name shown to clients." env:"-"`
 	UnknownKinds   string  `help:"What happens to events of kinds that the relay does not know: allow, as on any Nostr relay, or registry-only, to refuse them." enum:",allow,registry-only" default:"" env:"-"`
+	Agents         string  `help:"What a closed community does with agents of its members (NIP-OA): admit them as long as their owner is a member, or refuse those that are no members themselves." enum:",admit,refuse" default:"" env:"-"`
 }
 
 func (c *communitySetCmd) run(ctx context.Context, env env) error {
 	return c.with(env, func(d *operator.Directory) error {
-		return d.UpdateCommunity(ctx, operator.Update{Host: c.Host, Access: c.Access, Name: c.Name, UnknownKinds: c.UnknownKinds})
+		return d.UpdateCommunity(ctx, operator.Update{Host: c.Host, Access: c.Access, Name: c.Name, UnknownKinds: c.UnknownKinds, Agents: c.Agents})
 	})
 }
 

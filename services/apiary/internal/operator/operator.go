@@ -88,6 +88,8 @@ type Update struct {
 	Name *string
 	// UnknownKinds is allow, registry-only, or empty to leave it.
 	UnknownKinds string
+	// Agents is admit, refuse, or empty to leave it.
+	Agents string
 }
 
 // unknownKinds are the words for what happens to kinds that the registry does not know.
@@ -97,14 +99,25 @@ var unknownKinds = map[string]ingestv1.UnknownKinds{
 	"registry-only": ingestv1.UnknownKinds_UNKNOWN_KINDS_REGISTRY_ONLY,
 }
 
+// agents are the words for what a closed community does with agents of its members.
+var agents = map[string]ingestv1.Agents{
+	"":       ingestv1.Agents_AGENTS_UNSPECIFIED,
+	"admit":  ingestv1.Agents_AGENTS_ADMIT,
+	"refuse": ingestv1.Agents_AGENTS_REFUSE,
+}
+
 // UpdateCommunity changes a community.
 func (d *Directory) UpdateCommunity(ctx context.Context, u Update) error {
-	if u.Access == "" && u.Name == nil && u.UnknownKinds == "" {
-		return errors.New("nothing to change: give --access, --name or --unknown-kinds")
+	if u == (Update{Host: u.Host}) {
+		return errors.New("nothing to change: give --access, --name, --unknown-kinds or --agents")
 	}
 	kinds, ok := unknownKinds[u.UnknownKinds]
 	if !ok {
 		return fmt.Errorf("unknown kinds are %q, not allow or registry-only", u.UnknownKinds)
+	}
+	admission, ok := agents[u.Agents]
+	if !ok {
+		return fmt.Errorf("agents are %q, not admit or refuse", u.Agents)
 	}
 	access, err := parseAccess(u.Access)
 	if err != nil {
@@ -112,7 +125,9 @@ func (d *Directory) UpdateCommunity(ctx context.Context, u Update) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	_, err = d.client.UpdateCommunity(ctx, &ingestv1.UpdateCommunityRequest{Host: u.Host, Access: access, Name: u.Name, UnknownKinds: kinds})
+	_, err = d.client.UpdateCommunity(ctx, &ingestv1.UpdateCommunityRequest{
+		Host: u.Host, Access: access, Name: u.Name, UnknownKinds: kinds, Agents: admission,
+	})
 	if err != nil {
 		return explain("change the community of "+u.Host, "ingest", err)
 	}

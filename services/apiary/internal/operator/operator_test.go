@@ -31,6 +31,7 @@ type directory struct {
 	members map[string]string
 	access  ingestv1.Access
 	unknown ingestv1.UnknownKinds
+	agents  ingestv1.Agents
 }
 
 func (d *directory) CreateCommunity(_ context.Context, r *ingestv1.CreateCommunityRequest) (*ingestv1.CreateCommunityResponse, error) {
@@ -44,7 +45,7 @@ func (d *directory) UpdateCommunity(_ context.Context, r *ingestv1.UpdateCommuni
 	if r.GetHost() != "localhost" {
 		return nil, fault.New(fault.NotFound, "no community has this host")
 	}
-	d.access, d.unknown = r.GetAccess(), r.GetUnknownKinds()
+	d.access, d.unknown, d.agents = r.GetAccess(), r.GetUnknownKinds(), r.GetAgents()
 	return &ingestv1.UpdateCommunityResponse{}, nil
 }
 
@@ -100,6 +101,8 @@ func TestCommunity(t *testing.T) {
 	require.Equal(t, ingestv1.Access_ACCESS_CLOSED, d.access)
 	require.NoError(t, client.UpdateCommunity(t.Context(), operator.Update{Host: "localhost", UnknownKinds: "registry-only"}))
 	require.Equal(t, ingestv1.UnknownKinds_UNKNOWN_KINDS_REGISTRY_ONLY, d.unknown)
+	require.NoError(t, client.UpdateCommunity(t.Context(), operator.Update{Host: "localhost", Agents: "refuse"}))
+	require.Equal(t, ingestv1.Agents_AGENTS_REFUSE, d.agents)
 	require.NoError(t, client.PutMember(t.Context(), "localhost", alice.String(), "admin"))
 	require.Equal(t, map[string]string{string(alice[:]): "admin"}, d.members)
 	npub, err := nip19.Ref{Type: nip19.PubKey, PubKey: alice}.Encode()
@@ -114,6 +117,7 @@ func TestMistakes(t *testing.T) {
 	require.EqualError(t, err, "change the community of elsewhere: no community has this host")
 	require.ErrorContains(t, client.UpdateCommunity(t.Context(), operator.Update{Host: "localhost"}), "nothing to change")
 	require.ErrorContains(t, client.UpdateCommunity(t.Context(), operator.Update{Host: "localhost", UnknownKinds: "some"}), "allow or registry-only")
+	require.ErrorContains(t, client.UpdateCommunity(t.Context(), operator.Update{Host: "localhost", Agents: "some"}), "admit or refuse")
 	require.ErrorContains(t, client.UpdateCommunity(t.Context(), operator.Update{Host: "localhost", Access: "ajar"}), "open or closed")
 	require.ErrorContains(t, client.PutMember(t.Context(), "localhost", "npub1", "member"), "public key")
 

@@ -2,6 +2,9 @@
 // is held back and others are not. It owns the rates and their buckets; the session says what they are used for
 // and answers, cork.Conn waits. It must never look at what a client says.
 //
+// An agent (NIP-OA) has quotas of its own besides, over all its connections and calls, and shares another one with the other
+// agents of its owner: keys cost nothing, so who has many agents has no more for it.
+//
 // Three rates are a connection's own: events, requests (REQ and COUNT) and bytes read. The first two are a key's as well
 // that calls over HTTP, where there is no connection to count on. The fourth is of an
 // address, over all its connections: offences, that is, what no well-behaved client sends often, such as broken
@@ -35,6 +38,9 @@ type Config struct {
 	Offences Rate
 	// Excess is of the bytes that all connections of one address send beyond the modest rate of each.
 	Excess Rate
+	// AgentEvents and AgentCalls are how many events that are kept, and other calls over HTTP, an agent may send in a
+	// minute; OwnerEvents how many events all agents of one owner. 0 is no limit.
+	AgentEvents, AgentCalls, OwnerEvents int
 }
 
 // modest is what a connection may send, in bytes, without a share of its address's: at once the largest event that
@@ -59,6 +65,16 @@ type Gate struct {
 	offences, claims *limit.Keyed[netip.Prefix]
 	excess           *limit.Keyed[netip.Prefix]
 	events, requests *limit.Keyed[Caller]
+
+	agentEvents, agentCalls, ownerEvents *limit.Keyed[Caller]
+}
+
+// Agent is an agent's key and its owner's (NIP-OA).
+type Agent struct {
+	// Community is the surrogate key of the tenant.
+	Community int64
+	// Key and Owner are the public keys.
+	Key, Owner [32]byte
 }
 
 // Caller is who calls over HTTP.
@@ -74,7 +90,12 @@ func New(cfg Config) *Gate {
 	keyed := func(r Rate) *limit.Keyed[Caller] {
 		return limit.NewKeyed[Caller](float64(r.PerSecond), r.Burst, callers)
 	}
+	minutely := func(n int) *limit.Keyed[Caller] {
+		return limit.NewKeyed[Caller](float64(n)/time.Minute.Seconds(), n, callers)
+	}
 	return &Gate{
+		agentEvents: minutely(cfg.AgentEvents), agentCalls: minutely(cfg.AgentCalls), ownerEvents: minutely(cfg.OwnerEvents),
+
 		cfg:      cfg,
 		claims:   limit.NewKeyed[netip.Prefix](claimsPerMinute/time.Minute.Seconds(), claimsPerMinute, addresses),
 		offences: limit.NewKeyed[netip.Prefix](float64(cfg.Offences.PerSecond), cfg.Offences.Burst, addresses),
@@ -91,6 +112,11 @@ func (g *Gate) CallEvent(c Caller, now time.Time) (wait time.Duration, ok bool) 
 // CallRequest asks for any other call over HTTP, as CallEvent does.
 func (g *Gate) CallRequest(c Caller, now time.Time) (wait time.Duration, ok bool) {
 	return g.requests.Allow(c, 1, now)
+}
+
+// AgentCall asks for a call over HTTP by an agent, as CallEvent does.
+func (g *Gate) AgentCall(a Agent, now time.Time) (wait time.Duration, ok bool) {
+	return g.agentCalls.Allow(Caller{a.Community, a.Key}, 1, now)
 }
 
 // Client is one connection's account.
@@ -128,6 +154,14 @@ const eventUnit = 4 << 10
 func (c *Client) Event(size int, now time.Time) (wait time.Duration, ok bool) {
 	// What counts more than the whole burst waits for all of it.
 	return c.ask(c.events, min(1+size/eventUnit, max(c.gate.cfg.Events.Burst, 1)), now)
+}
+
+// AgentEvent asks for an event by an agent that is kept; wait is how long to wait with the next one if it is not ok.
+func (c *Client) AgentEvent(a Agent, now time.Time) (wait time.Duration, ok bool) {
+	if wait, ok = c.gate.agentEvents.Allow(Caller{a.Community, a.Key}, 1, now); !ok {
+		return wait, false
+	}
+	return c.gate.ownerEvents.Allow(Caller{a.Community, a.Owner}, 1, now)
 }
 
 // Request asks for a REQ or a COUNT, as Event does.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/apiary-relay/apiary/pkg/fault"
 	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/nostr/auth"
 	"github.com/apiary-relay/apiary/pkg/nostr/wire"
 	"github.com/apiary-relay/apiary/pkg/telemetry"
 	"github.com/apiary-relay/apiary/pkg/tenant"
@@ -91,8 +92,11 @@ func New(cfg Config, deps Deps) *Bridge {
 type call struct {
 	community session.Community
 	key       nostr.PubKey
-	origin    string // of the URL that the proof names: http or https, and the host
-	body      []byte
+	// attestation is whose agent the key has shown to be, nil if it has shown nothing that holds.
+	attestation *auth.Attestation
+	client      *admit.Client
+	origin      string // of the URL that the proof names: http or https, and the host
+	body        []byte
 }
 
 // serve reads and authenticates a request of a key that may use the community, does what it asks for, and answers in
@@ -111,11 +115,15 @@ func (b *Bridge) member(ctx context.Context, call *call) error {
 	if wait, ok := b.Gate.CallRequest(call.caller(), time.Now()); !ok {
 		return session.QuotaExceeded(wait)
 	}
-	return b.Sessions.Admit(ctx, call.community, call.key)
+	owner, err := b.Sessions.AdmitAttested(ctx, call.community, call.client, call.key, call.attestation)
+	if err != nil || owner.IsZero() {
+		return err
+	}
+	if wait, ok := b.Gate.AgentCall(admit.Agent{Community: call.community.ID, Key: call.key, Owner: owner}, time.Now()); !ok {
+		return session.QuotaExceeded(wait)
+	}
+	return nil
 }
-
-// client is the account of a request's client, as far as it is shared by all of its address.
-func (b *Bridge) client(r *http.Request) *admit.Client { return b.Gate.Client(b.Addr(r)) }
 
 // caller is who is counted for a call.
 func (c *call) caller() admit.Caller { return admit.Caller{Community: c.community.ID, Key: c.key} }

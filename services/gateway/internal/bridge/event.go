@@ -26,7 +26,7 @@ func (b *Bridge) Submit(w http.ResponseWriter, r *http.Request, c session.Commun
 		if ev, err = wire.DecodeEvent(call.body, b.cfg.Wire); err != nil {
 			return fault.Wrap(fault.Invalid, "invalid event JSON: "+publicCause(err), err)
 		}
-		return asFrame(b.Sessions.MayPublish(ctx, call.community, b.client(r), call.key, ev))
+		return asFrame(b.Sessions.MayPublish(ctx, call.community, call.client, call.key, call.attestation, ev))
 	}
 	b.serveIf(w, r, c, b.cfg.Wire.Frame, may, func(ctx context.Context, call call) ([]byte, error) {
 		v := b.Sessions.Publish(ctx, call.community, call.key, ev.ID, call.body)

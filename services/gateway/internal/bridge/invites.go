@@ -65,7 +65,7 @@ func (b *Bridge) MintInvite(w http.ResponseWriter, r *http.Request, c session.Co
 // ClaimInvite answers a POST of {"code"} by whoever has a key: {"status", "community_id", "host", "role"}, where
 // status is joined or already_member.
 func (b *Bridge) ClaimInvite(w http.ResponseWriter, r *http.Request, c session.Community) {
-	anybody := func(_ context.Context, call *call) error { return b.Sessions.Claim(call.key, b.client(r)) }
+	anybody := func(_ context.Context, call *call) error { return b.Sessions.Claim(call.key, call.client) }
 	b.serveIf(w, r, c, maxInviteBody, anybody, func(ctx context.Context, call call) ([]byte, error) {
 		var claim struct {
 			Code string `json:"code"`

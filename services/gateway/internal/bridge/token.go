@@ -33,7 +33,9 @@ func (b *Bridge) authenticate(ctx context.Context, r *http.Request, c session.Co
 	if err != nil {
 		return call{}, fault.Wrap(fault.AuthRequired, publicCause(err), err)
 	}
-	made := call{community: c, key: ev.PubKey, origin: originOf(ev), body: body}
+	made := call{
+		community: c, key: ev.PubKey, attestation: attested(r, ev), client: b.Gate.Client(b.Addr(r)), origin: originOf(ev), body: body,
+	}
 	if err := may(ctx, &made); err != nil {
 		return call{}, err
 	}
@@ -41,6 +43,23 @@ func (b *Bridge) authenticate(ctx context.Context, r *http.Request, c session.Co
 		return call{}, err
 	}
 	return made, nil
+}
+
+// attestationHeader carries an attestation for a proof that does not (NIP-OA): the tag as a JSON array. The proof does not
+// cover it, and need not: it holds for the key that signs the proof, whoever has put it there.
+const attestationHeader = "X-Auth-Tag"
+
+// attested returns what a request attests of the key that signs it, nil if that is nothing, or does not hold now.
+// An attestation that is not valid counts as none.
+func attested(r *http.Request, proof *nostr.Event) *auth.Attestation {
+	a, err := auth.Attested(proof)
+	if headers := r.Header.Values(attestationHeader); proof.Tags.Count(auth.AttestationTag) == 0 && len(headers) == 1 {
+		a, err = auth.DecodeAttestation(headers[0], proof.PubKey)
+	}
+	if err != nil || !a.Covers(proof.CreatedAt) {
+		return nil
+	}
+	return &a
 }
 
 // originOf returns the scheme and the host of the URL that a proof names, by which the client knows this relay. They

@@ -77,8 +77,10 @@ func (s *Session) authenticate(f *wire.Frame) {
 		refuse(fault.Restricted, "too many keys on this connection")
 		return
 	}
-	if err := s.srv.Admit(s.ctx, s.community, ev.PubKey); err != nil {
-		if s.community.hasGuests(err) {
+	attestation := attested(ev)
+	owner, err := s.srv.AdmitAttested(s.ctx, s.community, s.client, ev.PubKey, attestation)
+	if err != nil {
+		if attestation == nil && s.community.hasGuests(err) { // agents come with their owner, not with an invite code
 			s.auth.asked++
 			s.addGuest(ev.PubKey)
 			s.ok(f.EventID, fault.Accepted, "")
@@ -93,7 +95,7 @@ func (s *Session) authenticate(f *wire.Frame) {
 		}
 		return
 	}
-	s.admit(ev.PubKey)
+	s.admit(ev.PubKey, owner)
 	s.ok(f.EventID, fault.Accepted, "")
 }
 
@@ -111,26 +113,37 @@ func publicCause(err error) string {
 // for a moment; search would refuse what is too much for it, and live delivery asks it too.
 const maxAdmissions = 8
 
-// Admit asks whether a key may use the community: in a closed one it must be a member's, in any it must not
-// be banned. The error is Restricted if it is no member and ErrBanned if it is banned; any other says that this is not known now.
-func (srv *Server) Admit(ctx context.Context, c Community, key nostr.PubKey) error {
+// Admit asks whether a key may use the community: in a closed one it must be that of a member or a member's agent, in any
+// it must not be banned. The error is Restricted if it may not and ErrBanned if it is banned; any other says that this is not
+// known now. owner is whose agent the key is, as far as that is known, and zero if it is nobody's.
+func (srv *Server) Admit(ctx context.Context, c Community, key nostr.PubKey) (owner nostr.PubKey, err error) {
+	return srv.admitSince(ctx, c, key, 0)
+}
+
+// admitSince is Admit by a state that is at least as new as a version.
+func (srv *Server) admitSince(ctx context.Context, c Community, key nostr.PubKey, version uint64) (owner nostr.PubKey, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, srv.cfg.CallTimeout, fault.New(fault.Overloaded, ""))
 	defer cancel()
 	if err := srv.admissions.Acquire(ctx, 1); err != nil {
-		return context.Cause(ctx)
+		return owner, context.Cause(ctx)
 	}
 	defer srv.admissions.Release(1)
-	resp, err := srv.Search.CheckAccess(ctx, &searchv1.CheckAccessRequest{Community: c.ID, Pubkeys: [][]byte{key[:]}})
+	resp, err := srv.Search.CheckAccess(ctx, &searchv1.CheckAccessRequest{
+		Community: c.ID, Pubkeys: [][]byte{key[:]}, MinCommunityAclVersion: version,
+	})
 	if err != nil {
-		return err
+		return owner, err
+	}
+	for _, agent := range resp.GetAgents() {
+		copy(owner[:], agent.GetOwner())
 	}
 	switch {
 	case len(resp.GetBanned()) > 0:
-		return ErrBanned
+		return owner, ErrBanned
 	case len(resp.GetAllowed()) != 1 || !resp.GetAllowed()[0]:
-		return ErrNotMember
+		return owner, ErrNotMember
 	}
-	return nil
+	return owner, nil
 }
 
 // What a key is told that may not use the community: it is banned from it, or no member of one that is closed. Whether

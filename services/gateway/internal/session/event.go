@@ -33,6 +33,10 @@ func (s *Session) event(f *wire.Frame, start time.Time) {
 			return
 		}
 	}
+	if wait, ok := s.agentMay(f, start); !ok {
+		s.answer(f.EventID, fault.RateLimited, quota(wait), start)
+		return
+	}
 	free, ok := s.slot()
 	if !ok {
 		return // nobody is left to answer

@@ -54,10 +54,12 @@ func (s *Session) guests() []nostr.PubKey {
 	return slices.Clone(s.auth.guests)
 }
 
-// admit makes a key part of the principal, unless it is. Subscriptions keep the principal they were opened with.
-func (s *Session) admit(key nostr.PubKey) {
+// admit makes a key part of the principal, unless it is; owner is whose agent it is, zero if it is nobody's.
+// Subscriptions keep the principal they were opened with.
+func (s *Session) admit(key, owner nostr.PubKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.owned(key, owner)
 	s.auth.guests = slices.DeleteFunc(s.auth.guests, func(k nostr.PubKey) bool { return k == key })
 	keys := s.Principal().GetPubkeys()
 	if !slices.ContainsFunc(keys, func(k []byte) bool { return string(k) == string(key[:]) }) {
@@ -91,7 +93,7 @@ func (s *Session) joining(f *wire.Frame) (p *commonv1.Principal, joined func(fau
 	key := nostr.PubKey(bytes.Clone(ev.PubKey[:])) // the event need not live as long as the connection
 	return &commonv1.Principal{Pubkeys: [][]byte{bytes.Clone(key[:])}}, func(reason fault.Reason) {
 		if fault.Succeeded(reason) {
-			s.admit(key)
+			s.admit(key, nostr.PubKey{})
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/apiary-relay/apiary/pkg/fault"
 	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/nostr/auth"
 	"github.com/apiary-relay/apiary/pkg/nostr/kind"
 	commonv1 "github.com/apiary-relay/apiary/proto/gen/apiary/common/v1"
 	"github.com/apiary-relay/apiary/services/gateway/internal/admit"
@@ -16,16 +17,24 @@ import (
 
 // MayPublish reports whether a key may submit an event over HTTP, as a fault if not: what an EVENT on a connection is
 // answered on which the key has authenticated, and besides that there are kinds for connections only. Whether the event
-// itself is acceptable is for ingest to say.
-func (srv *Server) MayPublish(ctx context.Context, c Community, client *admit.Client, key nostr.PubKey, ev *nostr.Event) error {
-	if err := srv.Admit(ctx, c, key); err != nil {
-		if c.hasGuests(err) && ev.Kind == nostr.KindRelayJoinRequest && ev.PubKey == key {
+// itself is acceptable is for ingest to say. a is as in AdmitAttested.
+func (srv *Server) MayPublish(
+	ctx context.Context, c Community, client *admit.Client, key nostr.PubKey, a *auth.Attestation, ev *nostr.Event,
+) error {
+	owner, err := srv.AdmitAttested(ctx, c, client, key, a)
+	if err != nil {
+		if a == nil && c.hasGuests(err) && ev.Kind == nostr.KindRelayJoinRequest && ev.PubKey == key {
 			return srv.Claim(key, client)
 		}
 		return err
 	}
 	if kind.Of(ev.Kind).Sender == kind.Socket {
 		return fault.New(fault.Invalid, fmt.Sprintf("kind %d is only accepted via WebSocket", ev.Kind))
+	}
+	if !owner.IsZero() && ev.PubKey == key {
+		if wait, ok := publishAsAgent(client, c, owner, ev, time.Now()); !ok {
+			return QuotaExceeded(wait)
+		}
 	}
 	return nil
 }

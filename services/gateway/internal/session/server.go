@@ -100,8 +100,10 @@ type Deps struct {
 	Overlays Overlays
 	// Invites makes invite codes.
 	Invites Invites
-	Submit  *submit.Submitter
-	Live    *live.Live
+	// Agents is told whose agents keys are.
+	Agents Agents
+	Submit *submit.Submitter
+	Live   *live.Live
 }
 
 // Server makes sessions and holds what they share.

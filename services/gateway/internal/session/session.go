@@ -279,7 +279,10 @@ func (j *jobs) wait() { j.wg.Wait() }
 type authState struct {
 	challenge string
 	principal atomic.Pointer[commonv1.Principal] // stored with Session.mu held
-	guests    []nostr.PubKey                     // guarded by Session.mu
-	asked     int                                // how often a guest was asked about; only the read loop touches it
-	failed    bool                               // only the read loop touches it
+	// agents are the keys of the principal that are agents, with their owners; nil without any. It is replaced, never
+	// changed, with Session.mu held.
+	agents atomic.Pointer[map[nostr.PubKey]nostr.PubKey]
+	guests []nostr.PubKey // guarded by Session.mu
+	asked  int            // how often a guest was asked about; only the read loop touches it
+	failed bool           // only the read loop touches it
 }

@@ -105,6 +105,15 @@ func (s *Service) UpdateCommunity(ctx context.Context, req *ingestv1.UpdateCommu
 	default:
 		return nil, fault.New(fault.Invalid, "unknown_kinds must be allow or registry-only")
 	}
+	switch req.GetAgents() {
+	case ingestv1.Agents_AGENTS_UNSPECIFIED:
+	case ingestv1.Agents_AGENTS_ADMIT:
+		change.Agents = new(store.AgentsAdmit)
+	case ingestv1.Agents_AGENTS_REFUSE:
+		change.Agents = new(store.AgentsRefuse)
+	default:
+		return nil, fault.New(fault.Invalid, "agents must be admit or refuse")
+	}
 	version, err := s.store.UpdateCommunity(ctx, community, change)
 	if err != nil {
 		return nil, failed(err)

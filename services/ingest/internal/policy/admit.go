@@ -21,12 +21,16 @@ type State struct {
 	Hosts map[string]int64
 	// RefusedKinds are the candidates' kinds that are not among the only ones that their community takes.
 	RefusedKinds map[KindKey]bool
-	// Banned are the candidates' parties that are banned from their community.
+	// Banned are the candidates' parties that are banned from their community, by themselves or with their owner.
 	Banned map[MemberKey]bool
-	// TimedOut are the candidates' parties that are timed out, and until when in Unix seconds.
+	// TimedOut are the candidates' parties that are timed out, by themselves or with their owner, and until when in Unix
+	// seconds.
 	TimedOut map[MemberKey]int64
-	// Members are the candidates' writers that are members of their closed community.
+	// Members are the candidates' writers that are members of their closed community, or may use it like members because
+	// their owners are.
 	Members map[MemberKey]bool
+	// Owners are the owners of those keys that candidates say are agents (NIP-OA), where they are known.
+	Owners map[MemberKey]nostr.PubKey
 	// ChannelMembers are the candidates' writers that are members of their private channel.
 	ChannelMembers map[ChannelMemberKey]bool
 	// Deleted are the candidates that a tombstone of their author covers, or one of their recipients.

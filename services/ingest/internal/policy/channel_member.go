@@ -88,6 +88,8 @@ type Newcomer struct {
 	Admitted bool
 	// Policy is who may add it.
 	Policy AddPolicy
+	// Owner is whose agent it is (NIP-OA), nil if that is not known.
+	Owner *nostr.PubKey
 }
 
 // Judge decides on an addition or a change of role, as far as it does not depend on the newcomer. Everybody who
@@ -133,18 +135,19 @@ func (p *PutUser) judgeOwnership(g Group) Verdict {
 	return Verdict{}
 }
 
-// Judge decides whether a key may be brought into a channel by another, or by itself. Whoever adds itself needs
-// no policy.
-func (n Newcomer) Judge(self bool) Verdict {
+// Judge decides whether an actor may bring a key into a channel. Whoever adds itself needs no policy.
+func (n Newcomer) Judge(actor, key nostr.PubKey) Verdict {
 	switch {
 	case !n.Admitted:
 		return invalid("target is not a relay member")
-	case self:
+	case actor == key:
 		return Verdict{}
 	case n.Policy == AddNobody:
 		return invalid("policy:nobody — this agent has disabled external channel additions")
-	case n.Policy == AddOwnerOnly:
+	case n.Policy == AddOwnerOnly && n.Owner == nil:
 		return invalid("policy:owner_only — this agent has no owner set")
+	case n.Policy == AddOwnerOnly && *n.Owner != actor:
+		return invalid("policy:owner_only — only the agent owner (" + n.Owner.String() + ") can add this agent")
 	}
 	return Verdict{}
 }

@@ -10,23 +10,25 @@ import (
 	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
 )
 
-// Statements about keys that leave a community, and with it all of its channels. Whoever runs them holds the community
+// Statements about keys that leave a community, and with it all of its channels, together with their agents. Whoever runs them holds the community
 // exclusively.
 const (
-	// By channel_members_pubkey and channels_pkey: each channel that the key was in gets a new version. Who is in a
+	// By channel_members_pubkey and channels_pkey: each channel that one of the keys was in gets a new version. Who is in a
 	// conversation stays the same: whoever may not use the community does not read it.
 	sqlLeaveChannels = `
 WITH gone AS (
     DELETE FROM ingest.channel_members m
     USING ingest.channels c
-    WHERE m.community_id = $1 AND m.pubkey = $2 AND c.community_id = $1 AND c.id = m.channel_id AND c.type <> 'dm'
+    WHERE m.community_id = $1 AND m.pubkey = ANY ($2::bytea[]) AND c.community_id = $1 AND c.id = m.channel_id AND c.type <> 'dm'
     RETURNING m.channel_id, m.role
+), left_channels AS (
+    SELECT channel_id, bool_or(role = 'owner') AS owned FROM gone GROUP BY channel_id
 ), raised AS (
     UPDATE ingest.channels c SET acl_version = acl_version + 1, members_due_at = coalesce(members_due_at, now() + make_interval(secs => $3))
-    FROM gone WHERE c.community_id = $1 AND c.id = gone.channel_id
-    RETURNING c.id, c.h, gone.role
+    FROM left_channels l WHERE c.community_id = $1 AND c.id = l.channel_id
+    RETURNING c.id, c.h, l.owned
 )
-SELECT id, h, role = 'owner' FROM raised ORDER BY id`
+SELECT id, h, owned FROM raised ORDER BY id`
 
 	// By channel_members_pkey: who has been an admin for longest, or a member if there is no admin, becomes the owner
 	// of a channel without one.
@@ -51,7 +53,7 @@ FROM unnest($2::bigint[]) AS q (channel_id)
 JOIN ingest.channels c ON c.community_id = $1 AND c.id = q.channel_id
 CROSS JOIN LATERAL (
     SELECT pubkey FROM ingest.community_members
-    WHERE community_id = $1 AND role = 'owner' AND pubkey <> $3 ORDER BY pubkey LIMIT 1) AS o
+    WHERE community_id = $1 AND role = 'owner' AND pubkey <> ALL ($3::bytea[]) ORDER BY pubkey LIMIT 1) AS o
 WHERE NOT EXISTS (
         SELECT FROM ingest.channel_members m WHERE m.community_id = $1 AND m.channel_id = c.id AND m.role = 'owner')
     AND (c.visibility = 'open'
@@ -71,11 +73,16 @@ ORDER BY c.id`
 // the rest follow in the background, as do those for which there is no room.
 const maxLeft = 16
 
-// leaveChannels removes a key from all channels but conversations, and reports whether it was in any. A channel that it was the last
-// owner of goes to somebody who is left in it, or else to the community's owner. A private one without anybody is deleted:
+// leaveChannels removes keys from all channels but conversations, and reports whether they were in any. A channel that one
+// of them was the last owner of goes to somebody who is left in it, or else to the community's owner. A private one without
+// anybody is deleted:
 // nobody could read it, or make another one under its id.
-func (x *change) leaveChannels(ctx context.Context, key nostr.PubKey) (bool, error) {
-	rows, err := x.conn.Query(ctx, sqlLeaveChannels, x.community, key[:], rosterDelay.Seconds())
+func (x *change) leaveChannels(ctx context.Context, keys []nostr.PubKey) (bool, error) {
+	columns := make([][]byte, len(keys))
+	for i, key := range keys {
+		columns[i] = bytesOf(key)
+	}
+	rows, err := x.conn.Query(ctx, sqlLeaveChannels, x.community, columns, rosterDelay.Seconds())
 	if err != nil {
 		return false, fmt.Errorf("leave channels: %w", err)
 	}
@@ -99,7 +106,7 @@ func (x *change) leaveChannels(ctx context.Context, key nostr.PubKey) (bool, err
 		}
 	}
 	if len(left) > 0 {
-		if _, err := x.conn.Exec(ctx, sqlAdoptChannels, x.community, left, key[:]); err != nil {
+		if _, err := x.conn.Exec(ctx, sqlAdoptChannels, x.community, left, columns); err != nil {
 			return false, fmt.Errorf("adopt channels: %w", err)
 		}
 		if err := x.dropAbandoned(ctx, left); err != nil {

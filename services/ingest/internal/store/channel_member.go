@@ -20,12 +20,12 @@ ON CONFLICT (community_id, channel_id, pubkey) DO UPDATE SET role = excluded.rol
 	sqlDropChannelMember = `
 DELETE FROM ingest.channel_members WHERE community_id = $1 AND channel_id = $2 AND pubkey = $3`
 
-	// By communities_pkey, community_members_pkey, banned_pubkeys_pkey, addresses_pkey and events_time: whether a key
-	// may use the community, and what it says of itself as an agent (kind 10100).
+	// By communities_pkey, community_members_pkey, agents_pkey, banned_pubkeys_pkey, addresses_pkey and events_time:
+	// whether a key may use the community, whose agent it is, and what it says of itself as an agent (kind 10100).
 	sqlNewcomer = `
-SELECT (c.access = 'open' OR EXISTS (SELECT FROM ingest.community_members m WHERE m.community_id = c.id AND m.pubkey = $2))
-        AND NOT EXISTS (SELECT FROM ingest.banned_pubkeys b WHERE b.community_id = c.id AND b.pubkey = $2
-            AND (b.expires_at IS NULL OR b.expires_at > now())),
+SELECT (c.access = 'open' OR EXISTS (SELECT FROM ingest.admitted m WHERE m.community_id = c.id AND m.pubkey = $2))
+        AND NOT EXISTS (SELECT FROM ingest.barred b WHERE b.community_id = c.id AND b.pubkey = $2),
+    (SELECT a.owner FROM ingest.agents a WHERE a.community_id = c.id AND a.pubkey = $2),
     (SELECT e.raw FROM ingest.addresses a
         JOIN ingest.events e ON e.community_id = a.community_id AND e.created_at = a.created_at AND e.id = a.id
         WHERE a.community_id = c.id AND a.kind = 10100 AND a.pubkey = $2 AND a.d = '')
@@ -52,7 +52,7 @@ func (x *change) putUser(ctx context.Context, e *entry, p *policy.PutUser) (poli
 	if err != nil {
 		return policy.Verdict{}, err
 	}
-	if v := newcomer.Judge(self); !v.Accepted() {
+	if v := newcomer.Judge(actor, p.Target); !v.Accepted() {
 		return v, nil
 	}
 	role := p.Role
@@ -65,9 +65,12 @@ func (x *change) putUser(ctx context.Context, e *entry, p *policy.PutUser) (poli
 // newcomer reads what has to be known of a key that is to become a member of a channel.
 func (x *change) newcomer(ctx context.Context, key nostr.PubKey) (policy.Newcomer, error) {
 	n := policy.Newcomer{Policy: policy.AddAnyone}
-	var raw []byte
-	if err := x.conn.QueryRow(ctx, sqlNewcomer, x.community, key[:]).Scan(&n.Admitted, &raw); err != nil {
+	var owner, raw []byte
+	if err := x.conn.QueryRow(ctx, sqlNewcomer, x.community, key[:]).Scan(&n.Admitted, &owner, &raw); err != nil {
 		return n, fmt.Errorf("read who may add a key: %w", err)
+	}
+	if owner != nil {
+		n.Owner = new(nostr.PubKey(owner))
 	}
 	var profile struct {
 		Content string `json:"content"`

@@ -133,7 +133,7 @@ func (x *change) openConversation(ctx context.Context, e *entry) (policy.Verdict
 		if err != nil {
 			return policy.Verdict{}, err
 		}
-		if v := newcomer.Judge(key == actor); !v.Accepted() {
+		if v := newcomer.Judge(actor, key); !v.Accepted() {
 			return v, nil
 		}
 	}

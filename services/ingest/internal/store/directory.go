@@ -23,13 +23,14 @@ const (
 INSERT INTO ingest.community_hosts (host, community_id, is_primary) VALUES ($1, $2, true)
 ON CONFLICT DO NOTHING`
 
-	// By communities_pkey. Returns whether the access changed.
+	// By communities_pkey. Returns whether the access changed, of anybody.
 	sqlUpdateCommunity = `
-WITH old AS (SELECT access FROM ingest.communities WHERE id = $1)
+WITH old AS (SELECT access, agents FROM ingest.communities WHERE id = $1)
 UPDATE ingest.communities c
-SET name = coalesce($2, c.name), access = coalesce($3, c.access), unknown_kinds = coalesce($4, c.unknown_kinds)
+SET name = coalesce($2, c.name), access = coalesce($3, c.access), unknown_kinds = coalesce($4, c.unknown_kinds),
+    agents = coalesce($5, c.agents)
 FROM old WHERE c.id = $1
-RETURNING c.access <> old.access`
+RETURNING c.access <> old.access OR c.agents <> old.agents`
 )
 
 // ErrNoCommunity says that no community has this host.
@@ -49,6 +50,12 @@ const (
 	UnknownKindsRegistryOnly = "registry-only"
 )
 
+// Agents values of ingest.communities: what a closed community does with agents of its members.
+const (
+	AgentsAdmit  = "admit"
+	AgentsRefuse = "refuse"
+)
+
 // CommunityChange is what is to change of a community; nil leaves a value as it is.
 type CommunityChange struct {
 	// Name is shown to clients.
@@ -57,6 +64,8 @@ type CommunityChange struct {
 	Access *string
 	// UnknownKinds is UnknownKindsAllow or UnknownKindsRegistryOnly.
 	UnknownKinds *string
+	// Agents is AgentsAdmit or AgentsRefuse.
+	Agents *string
 }
 
 // CommunityByHost returns the community of a normalised host, or ErrNoCommunity.
@@ -119,7 +128,7 @@ func (s *Store) CreateCommunity(ctx context.Context, c NewCommunity) (id int64, 
 func (s *Store) UpdateCommunity(ctx context.Context, community int64, c CommunityChange) (uint64, error) {
 	return s.changeCommunity(ctx, community, func(x *change) error {
 		var changed bool
-		err := x.conn.QueryRow(ctx, sqlUpdateCommunity, community, c.Name, c.Access, c.UnknownKinds).Scan(&changed)
+		err := x.conn.QueryRow(ctx, sqlUpdateCommunity, community, c.Name, c.Access, c.UnknownKinds, c.Agents).Scan(&changed)
 		if err != nil || !changed {
 			return err
 		}

@@ -25,11 +25,10 @@ INSERT INTO ingest.invites (community_id, code_hash, role, created_by, expires_a
 VALUES ($1, $2, $3, $4, now() + make_interval(secs => $5), nullif($6, 0))
 RETURNING expires_at`
 
-	// By invites_pkey, community_members_pkey and banned_pubkeys_pkey: one row, also where there is no such code. A code is
+	// By invites_pkey, community_members_pkey, agents_pkey and banned_pubkeys_pkey: one row, also where there is no such code. A code is
 	// worth what its maker may do now.
 	sqlClaim = `
-SELECT EXISTS (SELECT FROM ingest.banned_pubkeys b WHERE b.community_id = $1 AND b.pubkey = $2
-        AND (b.expires_at IS NULL OR b.expires_at > now())),
+SELECT EXISTS (SELECT FROM ingest.barred b WHERE b.community_id = $1 AND b.pubkey = $2),
     coalesce((SELECT m.role FROM ingest.community_members m WHERE m.community_id = $1 AND m.pubkey = $2), ''),
     coalesce(i.role, ''), coalesce(i.expires_at <= now(), false), coalesce(i.uses >= i.max_uses, false)
 FROM (SELECT) AS one

@@ -14,10 +14,8 @@ import (
 
 // Statements of measures against keys. Whoever runs them, but the sweep, holds the community exclusively.
 const (
-	// By banned_pubkeys_pkey.
-	sqlIsBanned = `
-SELECT EXISTS (SELECT FROM ingest.banned_pubkeys
-    WHERE community_id = $1 AND pubkey = $2 AND (expires_at IS NULL OR expires_at > now()))`
+	// By banned_pubkeys_pkey and agents_pkey.
+	sqlIsBanned = `SELECT EXISTS (SELECT FROM ingest.barred WHERE community_id = $1 AND pubkey = $2)`
 
 	// Conflicts on banned_pubkeys_pkey: the last decision stands.
 	sqlBanPubKey = `

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -97,15 +98,29 @@ func (x *change) writeMember(ctx context.Context, pubkey nostr.PubKey, role poli
 	return true, nil
 }
 
-// dropMember removes a key from the community and from its channels, and has the relay say so. What commits later
-// carries a newer access version, so that the key gets nothing of it. The invites that it made are no longer good.
+// dropMember removes a key from the community and from its channels, its agents from theirs, and has the relay say so.
+// What commits later carries a newer access version, so that the keys get nothing of it. The invites that they made are no
+// longer good.
 func (x *change) dropMember(ctx context.Context, pubkey nostr.PubKey) error {
-	if err := errors.Join(x.forgetInvitesOf(ctx, pubkey), x.forgetChannelInvitesOf(ctx, pubkey)); err != nil {
+	if err := x.forgetInvitesOf(ctx, pubkey); err != nil {
 		return err
 	}
-	inChannels, err := x.leaveChannels(ctx, pubkey)
+	agents, err := x.agentsOf(ctx, pubkey)
 	if err != nil {
 		return err
+	}
+	keys := slices.Concat(agents, []nostr.PubKey{pubkey})
+	for _, key := range keys {
+		if err := x.forgetChannelInvitesOf(ctx, key); err != nil {
+			return err
+		}
+	}
+	inChannels, err := x.leaveChannels(ctx, keys)
+	if err != nil {
+		return err
+	}
+	for _, agent := range agents {
+		x.revoke(agent)
 	}
 	tag, err := x.conn.Exec(ctx, sqlRemoveMember, x.community, pubkey[:])
 	if err != nil {

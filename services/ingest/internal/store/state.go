@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/apiary-relay/apiary/pkg/nostr"
 	"github.com/apiary-relay/apiary/pkg/postgres"
 	"github.com/apiary-relay/apiary/pkg/tenant"
 	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
@@ -24,12 +25,12 @@ SELECT q.n, c.id, c.visibility = 'private', c.archived_at IS NOT NULL, c.previou
 FROM unnest($1::bigint[], $2::text[]) WITH ORDINALITY AS q (community_id, h, n)
 JOIN ingest.channels c ON c.community_id = q.community_id AND c.h = q.h`
 
-	// By community_members_pkey, for closed communities only.
+	// By community_members_pkey and agents_pkey, for closed communities only.
 	sqlMembers = `
 SELECT q.n
 FROM unnest($1::bigint[], $2::bytea[]) WITH ORDINALITY AS q (community_id, pubkey, n)
 JOIN ingest.communities c ON c.id = q.community_id AND c.access = 'closed'
-JOIN ingest.community_members m ON m.community_id = q.community_id AND m.pubkey = q.pubkey`
+WHERE EXISTS (SELECT FROM ingest.admitted m WHERE m.community_id = q.community_id AND m.pubkey = q.pubkey OFFSET 0)`
 
 	// By channels_h_key and channel_members_pkey, for private channels only.
 	sqlChannelMembers = `
@@ -45,18 +46,26 @@ FROM unnest($1::bigint[], $2::integer[]) WITH ORDINALITY AS q (community_id, kin
 WHERE EXISTS (SELECT FROM ingest.allowed_kinds a WHERE a.community_id = q.community_id)
     AND NOT EXISTS (SELECT FROM ingest.allowed_kinds a WHERE a.community_id = q.community_id AND a.kind = q.kind)`
 
-	// By banned_pubkeys_pkey.
+	// By banned_pubkeys_pkey and agents_pkey.
 	sqlBannedPubKeys = `
 SELECT q.n
 FROM unnest($1::bigint[], $2::bytea[]) WITH ORDINALITY AS q (community_id, pubkey, n)
-JOIN ingest.banned_pubkeys b ON b.community_id = q.community_id AND b.pubkey = q.pubkey
-    AND (b.expires_at IS NULL OR b.expires_at > now())`
+WHERE EXISTS (SELECT FROM ingest.barred b WHERE b.community_id = q.community_id AND b.pubkey = q.pubkey OFFSET 0)`
 
-	// By timeouts_pkey.
+	// By timeouts_pkey and agents_pkey.
 	sqlTimedOut = `
 SELECT q.n, ceil(extract(epoch FROM t.expires_at))::bigint
 FROM unnest($1::bigint[], $2::bytea[]) WITH ORDINALITY AS q (community_id, pubkey, n)
-JOIN ingest.timeouts t ON t.community_id = q.community_id AND t.pubkey = q.pubkey AND t.expires_at > now()`
+CROSS JOIN LATERAL (
+    SELECT max(s.expires_at) AS expires_at FROM ingest.silenced s WHERE s.community_id = q.community_id AND s.pubkey = q.pubkey OFFSET 0
+) AS t
+WHERE t.expires_at IS NOT NULL`
+
+	// By agents_pkey.
+	sqlOwners = `
+SELECT q.n, a.owner
+FROM unnest($1::bigint[], $2::bytea[]) WITH ORDINALITY AS q (community_id, pubkey, n)
+JOIN ingest.agents a ON a.community_id = q.community_id AND a.pubkey = q.pubkey`
 
 	// By banned_events_pkey.
 	sqlBannedEvents = `
@@ -104,6 +113,7 @@ type question struct {
 	channelMembers ordered[policy.ChannelMemberKey]
 	kinds          ordered[policy.KindKey]
 	parties        ordered[policy.MemberKey]
+	agents         ordered[policy.MemberKey]
 	hosts          ordered[string]
 	all            []*policy.Candidate
 	deletable      []*policy.Candidate // every candidate but deletions and requests to vanish (NIP-09, NIP-62)
@@ -135,6 +145,9 @@ func ask(candidates []*policy.Candidate) *question {
 				q.channelMembers.add(policy.ChannelMemberKey{ChannelKey: c.ChannelKey(), PubKey: w})
 			}
 		}
+		if c.Agent != nil {
+			q.agents.add(policy.MemberKey{Community: c.Community, PubKey: *c.Agent})
+		}
 		if c.Deletion == nil && c.Vanish == nil {
 			q.deletable = append(q.deletable, c)
 		}
@@ -160,6 +173,7 @@ func (q *question) queue(b *pgx.Batch, st *policy.State, withStored bool) {
 		RefusedKinds:   map[policy.KindKey]bool{},
 		Banned:         map[policy.MemberKey]bool{},
 		TimedOut:       map[policy.MemberKey]int64{},
+		Owners:         map[policy.MemberKey]nostr.PubKey{},
 		Deleted:        map[policy.EventKey]bool{},
 		BannedEvents:   map[policy.EventKey]bool{},
 		Vanished:       map[policy.EventKey]bool{},
@@ -188,6 +202,18 @@ func (q *question) queueDirectory(b *pgx.Batch, st *policy.State) {
 	})
 	communities, pubkeys := memberColumns(q.members.list)
 	b.Queue(sqlMembers, communities, pubkeys).Query(ordinals(func(n int) { st.Members[q.members.list[n]] = true }))
+	if len(q.agents.list) > 0 {
+		communities, pubkeys := memberColumns(q.agents.list)
+		b.Queue(sqlOwners, communities, pubkeys).Query(func(rows pgx.Rows) error {
+			var n int64
+			var owner []byte
+			_, err := pgx.ForEachRow(rows, []any{&n, &owner}, func() error {
+				st.Owners[q.agents.list[n-1]] = nostr.PubKey(owner)
+				return nil
+			})
+			return err
+		})
+	}
 	if len(q.channels.list) == 0 {
 		return
 	}

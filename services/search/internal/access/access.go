@@ -3,8 +3,9 @@
 // It owns the rule in its two forms, which must say the same: as SQL that is part of every statement on
 // events (so that the rule and the data come from one snapshot), and as Decide, which answers for many
 // keys at once from rows of one snapshot. The rule: an open community admits everybody, a closed one its
-// members; a channel's events are for everybody admitted if it is open, for its members if it is private;
-// a member is a key that satisfies all of this by itself, and a banned key satisfies nothing; events of kinds that
+// members and, unless it refuses them, their agents (view ingest.admitted); a channel's events are for everybody
+// admitted if it is open, for its members if it is private; a member of a channel is a key that satisfies all of this by
+// itself, and a key that is banned, or whose owner is (view ingest.barred), satisfies nothing; events of kinds that
 // are not for everybody are for their audience (pkg/nostr/kind); what a key wrote, or was wrapped for it, until it asked to vanish is for nobody. What is hidden and what does not exist are never told apart.
 //
 // The package does no I/O and holds no state. It is safe for concurrent use.
@@ -33,10 +34,13 @@ type Topic struct {
 	Open bool
 	// CommunityVersion is the community's access version.
 	CommunityVersion uint64
-	// Members are those of the keys asked about that are members of the community.
+	// Members are those of the keys asked about that are members of the community, or may use it like members because
+	// their owners are.
 	Members []nostr.PubKey
-	// Banned are those of the keys asked about that are banned from the community.
+	// Banned are those of the keys asked about that are banned from the community, by themselves or with their owner.
 	Banned []nostr.PubKey
+	// Agents are those of the keys asked about that are agents, of the global topic only.
+	Agents []Agent
 	// Moderators are those of the keys asked about that are owners or admins of the community.
 	Moderators []nostr.PubKey
 	// Channel is the state of the topic's channel, nil if it does not exist or the topic is global.
@@ -44,6 +48,9 @@ type Topic struct {
 	// Standby is true when the snapshot is that of a replica, which may lag behind.
 	Standby bool
 }
+
+// Agent is a key that another one owns (NIP-OA).
+type Agent struct{ Key, Owner nostr.PubKey }
 
 // Channel is the access state of one channel.
 type Channel struct {

@@ -12,11 +12,11 @@ import (
 // plan turns them into $n. Each piece is fixed when the process starts: nothing that a client sends is ever part of a text.
 const (
 	// ReaderCTE makes the one-row relation reader, or no row when there is no such community: the keys that
-	// count (none that is banned, in a closed community only those of members), whether the reader is
+	// count (none that is banned, in a closed community only those of members and their agents), whether the reader is
 	// admitted at all, whether it is an owner or admin, and whether the community has keys that vanished. An
 	// open community admits nobody with nothing but banned keys. Parameters: @community, @keys.
 	//
-	// Index: communities_pkey, community_members_pkey, banned_pubkeys_pkey, vanished_pkey.
+	// Index: communities_pkey, community_members_pkey, agents_pkey, banned_pubkeys_pkey, vanished_pkey.
 	ReaderCTE = `WITH reader AS MATERIALIZED (
     SELECT k.keys,
         cardinality(k.keys) > 0 OR (c.access = 'open' AND cardinality(@keys::bytea[]) = 0) AS admitted,
@@ -27,10 +27,9 @@ const (
     FROM ingest.communities c
     CROSS JOIN LATERAL (
         SELECT ARRAY(SELECT q.key FROM unnest(@keys::bytea[]) AS q (key)
-            WHERE NOT EXISTS (SELECT FROM ingest.banned_pubkeys b
-                WHERE b.community_id = c.id AND b.pubkey = q.key AND (b.expires_at IS NULL OR b.expires_at > now()) OFFSET 0)
+            WHERE NOT EXISTS (SELECT FROM ingest.barred b WHERE b.community_id = c.id AND b.pubkey = q.key OFFSET 0)
                 AND (c.access = 'open' OR EXISTS (
-                    SELECT FROM ingest.community_members m WHERE m.community_id = c.id AND m.pubkey = q.key OFFSET 0))) OFFSET 0
+                    SELECT FROM ingest.admitted m WHERE m.community_id = c.id AND m.pubkey = q.key OFFSET 0))) OFFSET 0
     ) AS k (keys)
     WHERE c.id = @community)`
 

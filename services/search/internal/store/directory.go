@@ -74,18 +74,19 @@ func (s *Store) CommunityByHost(ctx context.Context, hosts []string) (Community,
 // topicAccess reads everything that decides who of $3 may read a topic; one statement is one snapshot.
 //
 // Index: communities_pkey, channels_h_key, community_members_pkey, channel_members_pkey,
-// banned_pubkeys_pkey.
+// banned_pubkeys_pkey, agents_pkey.
 const topicAccess = `
 SELECT pg_catalog.pg_is_in_recovery(), c.id IS NOT NULL, coalesce(c.access = 'open', false), coalesce(c.acl_version, 0),
     ARRAY(SELECT q.key FROM unnest($3::bytea[]) AS q (key)
-        WHERE c.access <> 'open' AND EXISTS (SELECT FROM ingest.community_members m
+        WHERE c.access <> 'open' AND EXISTS (SELECT FROM ingest.admitted m
             WHERE m.community_id = c.id AND m.pubkey = q.key OFFSET 0)),
     ARRAY(SELECT q.key FROM unnest($3::bytea[]) AS q (key)
-        WHERE EXISTS (SELECT FROM ingest.banned_pubkeys b
-                WHERE b.community_id = c.id AND b.pubkey = q.key AND (b.expires_at IS NULL OR b.expires_at > now()) OFFSET 0)),
+        WHERE EXISTS (SELECT FROM ingest.barred b WHERE b.community_id = c.id AND b.pubkey = q.key OFFSET 0)),
     ARRAY(SELECT q.key FROM unnest($3::bytea[]) AS q (key)
         WHERE EXISTS (SELECT FROM ingest.community_members m
             WHERE m.community_id = c.id AND m.role IN ('owner', 'admin') AND m.pubkey = q.key OFFSET 0)),
+    ARRAY(SELECT a.pubkey || a.owner FROM ingest.agents a
+        WHERE $2 = '' AND a.community_id = c.id AND a.pubkey = ANY ($3::bytea[])),
     ch.id IS NOT NULL, coalesce(ch.visibility = 'open', false), coalesce(ch.acl_version, 0),
     ARRAY(SELECT q.key FROM unnest($3::bytea[]) AS q (key)
         WHERE ch.visibility <> 'open' AND EXISTS (SELECT FROM ingest.channel_members m
@@ -106,13 +107,16 @@ func (s *Store) TopicAccess(ctx context.Context, community tenant.ID, h string, 
 		t = access.Topic{}
 		var ch access.Channel
 		var hasChannel bool
-		var members, banned, moderators, channelMembers [][]byte
+		var members, banned, moderators, agents, channelMembers [][]byte
 		err := conn.QueryRow(ctx, topicAccess, int64(community), h, list).Scan(&t.Standby, &t.Exists, &t.Open,
-			&t.CommunityVersion, &members, &banned, &moderators, &hasChannel, &ch.Open, &ch.Version, &channelMembers)
+			&t.CommunityVersion, &members, &banned, &moderators, &agents, &hasChannel, &ch.Open, &ch.Version, &channelMembers)
 		if err != nil {
 			return fmt.Errorf("read access of topic: %w", err)
 		}
 		t.Members, t.Banned, t.Moderators = pubkeys(members), pubkeys(banned), pubkeys(moderators)
+		for _, a := range agents { // two keys of 32 bytes
+			t.Agents = append(t.Agents, access.Agent{Key: nostr.PubKey(a[:32]), Owner: nostr.PubKey(a[32:])})
+		}
 		if hasChannel {
 			ch.Members = pubkeys(channelMembers)
 			t.Channel = &ch

@@ -61,11 +61,10 @@ SELECT network::text, reason FROM ingest.blocked_networks WHERE community_id = $
 
 // moderates tells whether $2 is an owner or admin of a community, and not banned.
 //
-// Index: community_members_pkey, banned_pubkeys_pkey.
+// Index: community_members_pkey, banned_pubkeys_pkey, agents_pkey.
 const moderates = `
 SELECT EXISTS (SELECT FROM ingest.community_members WHERE community_id = $1 AND pubkey = $2 AND role IN ('owner', 'admin'))
-    AND NOT EXISTS (SELECT FROM ingest.banned_pubkeys
-        WHERE community_id = $1 AND pubkey = $2 AND (expires_at IS NULL OR expires_at > now()))`
+    AND NOT EXISTS (SELECT FROM ingest.barred WHERE community_id = $1 AND pubkey = $2)`
 
 // decided returns those of $2 that a moderator has looked at.
 //

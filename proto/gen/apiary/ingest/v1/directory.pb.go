@@ -127,6 +127,59 @@ func (UnknownKinds) EnumDescriptor() ([]byte, []int) {
 	return file_apiary_ingest_v1_directory_proto_rawDescGZIP(), []int{1}
 }
 
+// Agents says what a closed community does with agents of its members (NIP-OA).
+type Agents int32
+
+const (
+	// AGENTS_UNSPECIFIED leaves it as it is; a new community admits them.
+	Agents_AGENTS_UNSPECIFIED Agents = 0
+	// AGENTS_ADMIT: they may use the community as long as their owner is a member.
+	Agents_AGENTS_ADMIT Agents = 1
+	// AGENTS_REFUSE: they need to be members themselves.
+	Agents_AGENTS_REFUSE Agents = 2
+)
+
+// Enum value maps for Agents.
+var (
+	Agents_name = map[int32]string{
+		0: "AGENTS_UNSPECIFIED",
+		1: "AGENTS_ADMIT",
+		2: "AGENTS_REFUSE",
+	}
+	Agents_value = map[string]int32{
+		"AGENTS_UNSPECIFIED": 0,
+		"AGENTS_ADMIT":       1,
+		"AGENTS_REFUSE":      2,
+	}
+)
+
+func (x Agents) Enum() *Agents {
+	p := new(Agents)
+	*p = x
+	return p
+}
+
+func (x Agents) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Agents) Descriptor() protoreflect.EnumDescriptor {
+	return file_apiary_ingest_v1_directory_proto_enumTypes[2].Descriptor()
+}
+
+func (Agents) Type() protoreflect.EnumType {
+	return &file_apiary_ingest_v1_directory_proto_enumTypes[2]
+}
+
+func (x Agents) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Agents.Descriptor instead.
+func (Agents) EnumDescriptor() ([]byte, []int) {
+	return file_apiary_ingest_v1_directory_proto_rawDescGZIP(), []int{2}
+}
+
 // CreateCommunityRequest names the community.
 type CreateCommunityRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -265,7 +318,9 @@ type UpdateCommunityRequest struct {
 	// name is the new name, absent to leave it.
 	Name *string `protobuf:"bytes,3,opt,name=name,proto3,oneof" json:"name,omitempty"`
 	// unknown_kinds is the new rule for unknown kinds, UNSPECIFIED to leave it. It holds for what is committed later.
-	UnknownKinds  UnknownKinds `protobuf:"varint,4,opt,name=unknown_kinds,json=unknownKinds,proto3,enum=apiary.ingest.v1.UnknownKinds" json:"unknown_kinds,omitempty"`
+	UnknownKinds UnknownKinds `protobuf:"varint,4,opt,name=unknown_kinds,json=unknownKinds,proto3,enum=apiary.ingest.v1.UnknownKinds" json:"unknown_kinds,omitempty"`
+	// agents is the new rule for agents of members, UNSPECIFIED to leave it.
+	Agents        Agents `protobuf:"varint,5,opt,name=agents,proto3,enum=apiary.ingest.v1.Agents" json:"agents,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -326,6 +381,13 @@ func (x *UpdateCommunityRequest) GetUnknownKinds() UnknownKinds {
 		return x.UnknownKinds
 	}
 	return UnknownKinds_UNKNOWN_KINDS_UNSPECIFIED
+}
+
+func (x *UpdateCommunityRequest) GetAgents() Agents {
+	if x != nil {
+		return x.Agents
+	}
+	return Agents_AGENTS_UNSPECIFIED
 }
 
 // UpdateCommunityResponse confirms the change.
@@ -597,12 +659,13 @@ const file_apiary_ingest_v1_directory_proto_rawDesc = "" +
 	"\x05owner\x18\x04 \x01(\fR\x05owner\"Q\n" +
 	"\x17CreateCommunityResponse\x12\x1c\n" +
 	"\tcommunity\x18\x01 \x01(\x03R\tcommunity\x12\x18\n" +
-	"\acreated\x18\x02 \x01(\bR\acreated\"\xc5\x01\n" +
+	"\acreated\x18\x02 \x01(\bR\acreated\"\xf7\x01\n" +
 	"\x16UpdateCommunityRequest\x12\x12\n" +
 	"\x04host\x18\x01 \x01(\tR\x04host\x120\n" +
 	"\x06access\x18\x02 \x01(\x0e2\x18.apiary.ingest.v1.AccessR\x06access\x12\x17\n" +
 	"\x04name\x18\x03 \x01(\tH\x00R\x04name\x88\x01\x01\x12C\n" +
-	"\runknown_kinds\x18\x04 \x01(\x0e2\x1e.apiary.ingest.v1.UnknownKindsR\funknownKindsB\a\n" +
+	"\runknown_kinds\x18\x04 \x01(\x0e2\x1e.apiary.ingest.v1.UnknownKindsR\funknownKinds\x120\n" +
+	"\x06agents\x18\x05 \x01(\x0e2\x18.apiary.ingest.v1.AgentsR\x06agentsB\a\n" +
 	"\x05_name\":\n" +
 	"\x17UpdateCommunityResponse\x12\x1f\n" +
 	"\vacl_version\x18\x01 \x01(\x04R\n" +
@@ -627,7 +690,11 @@ const file_apiary_ingest_v1_directory_proto_rawDesc = "" +
 	"\fUnknownKinds\x12\x1d\n" +
 	"\x19UNKNOWN_KINDS_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13UNKNOWN_KINDS_ALLOW\x10\x01\x12\x1f\n" +
-	"\x1bUNKNOWN_KINDS_REGISTRY_ONLY\x10\x022\x97\x03\n" +
+	"\x1bUNKNOWN_KINDS_REGISTRY_ONLY\x10\x02*E\n" +
+	"\x06Agents\x12\x16\n" +
+	"\x12AGENTS_UNSPECIFIED\x10\x00\x12\x10\n" +
+	"\fAGENTS_ADMIT\x10\x01\x12\x11\n" +
+	"\rAGENTS_REFUSE\x10\x022\x97\x03\n" +
 	"\x10DirectoryService\x12f\n" +
 	"\x0fCreateCommunity\x12(.apiary.ingest.v1.CreateCommunityRequest\x1a).apiary.ingest.v1.CreateCommunityResponse\x12f\n" +
 	"\x0fUpdateCommunity\x12(.apiary.ingest.v1.UpdateCommunityRequest\x1a).apiary.ingest.v1.UpdateCommunityResponse\x12T\n" +
@@ -646,37 +713,39 @@ func file_apiary_ingest_v1_directory_proto_rawDescGZIP() []byte {
 	return file_apiary_ingest_v1_directory_proto_rawDescData
 }
 
-var file_apiary_ingest_v1_directory_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_apiary_ingest_v1_directory_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
 var file_apiary_ingest_v1_directory_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_apiary_ingest_v1_directory_proto_goTypes = []any{
 	(Access)(0),                     // 0: apiary.ingest.v1.Access
 	(UnknownKinds)(0),               // 1: apiary.ingest.v1.UnknownKinds
-	(*CreateCommunityRequest)(nil),  // 2: apiary.ingest.v1.CreateCommunityRequest
-	(*CreateCommunityResponse)(nil), // 3: apiary.ingest.v1.CreateCommunityResponse
-	(*UpdateCommunityRequest)(nil),  // 4: apiary.ingest.v1.UpdateCommunityRequest
-	(*UpdateCommunityResponse)(nil), // 5: apiary.ingest.v1.UpdateCommunityResponse
-	(*PutMemberRequest)(nil),        // 6: apiary.ingest.v1.PutMemberRequest
-	(*PutMemberResponse)(nil),       // 7: apiary.ingest.v1.PutMemberResponse
-	(*RemoveMemberRequest)(nil),     // 8: apiary.ingest.v1.RemoveMemberRequest
-	(*RemoveMemberResponse)(nil),    // 9: apiary.ingest.v1.RemoveMemberResponse
+	(Agents)(0),                     // 2: apiary.ingest.v1.Agents
+	(*CreateCommunityRequest)(nil),  // 3: apiary.ingest.v1.CreateCommunityRequest
+	(*CreateCommunityResponse)(nil), // 4: apiary.ingest.v1.CreateCommunityResponse
+	(*UpdateCommunityRequest)(nil),  // 5: apiary.ingest.v1.UpdateCommunityRequest
+	(*UpdateCommunityResponse)(nil), // 6: apiary.ingest.v1.UpdateCommunityResponse
+	(*PutMemberRequest)(nil),        // 7: apiary.ingest.v1.PutMemberRequest
+	(*PutMemberResponse)(nil),       // 8: apiary.ingest.v1.PutMemberResponse
+	(*RemoveMemberRequest)(nil),     // 9: apiary.ingest.v1.RemoveMemberRequest
+	(*RemoveMemberResponse)(nil),    // 10: apiary.ingest.v1.RemoveMemberResponse
 }
 var file_apiary_ingest_v1_directory_proto_depIdxs = []int32{
-	0, // 0: apiary.ingest.v1.CreateCommunityRequest.access:type_name -> apiary.ingest.v1.Access
-	0, // 1: apiary.ingest.v1.UpdateCommunityRequest.access:type_name -> apiary.ingest.v1.Access
-	1, // 2: apiary.ingest.v1.UpdateCommunityRequest.unknown_kinds:type_name -> apiary.ingest.v1.UnknownKinds
-	2, // 3: apiary.ingest.v1.DirectoryService.CreateCommunity:input_type -> apiary.ingest.v1.CreateCommunityRequest
-	4, // 4: apiary.ingest.v1.DirectoryService.UpdateCommunity:input_type -> apiary.ingest.v1.UpdateCommunityRequest
-	6, // 5: apiary.ingest.v1.DirectoryService.PutMember:input_type -> apiary.ingest.v1.PutMemberRequest
-	8, // 6: apiary.ingest.v1.DirectoryService.RemoveMember:input_type -> apiary.ingest.v1.RemoveMemberRequest
-	3, // 7: apiary.ingest.v1.DirectoryService.CreateCommunity:output_type -> apiary.ingest.v1.CreateCommunityResponse
-	5, // 8: apiary.ingest.v1.DirectoryService.UpdateCommunity:output_type -> apiary.ingest.v1.UpdateCommunityResponse
-	7, // 9: apiary.ingest.v1.DirectoryService.PutMember:output_type -> apiary.ingest.v1.PutMemberResponse
-	9, // 10: apiary.ingest.v1.DirectoryService.RemoveMember:output_type -> apiary.ingest.v1.RemoveMemberResponse
-	7, // [7:11] is the sub-list for method output_type
-	3, // [3:7] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	0,  // 0: apiary.ingest.v1.CreateCommunityRequest.access:type_name -> apiary.ingest.v1.Access
+	0,  // 1: apiary.ingest.v1.UpdateCommunityRequest.access:type_name -> apiary.ingest.v1.Access
+	1,  // 2: apiary.ingest.v1.UpdateCommunityRequest.unknown_kinds:type_name -> apiary.ingest.v1.UnknownKinds
+	2,  // 3: apiary.ingest.v1.UpdateCommunityRequest.agents:type_name -> apiary.ingest.v1.Agents
+	3,  // 4: apiary.ingest.v1.DirectoryService.CreateCommunity:input_type -> apiary.ingest.v1.CreateCommunityRequest
+	5,  // 5: apiary.ingest.v1.DirectoryService.UpdateCommunity:input_type -> apiary.ingest.v1.UpdateCommunityRequest
+	7,  // 6: apiary.ingest.v1.DirectoryService.PutMember:input_type -> apiary.ingest.v1.PutMemberRequest
+	9,  // 7: apiary.ingest.v1.DirectoryService.RemoveMember:input_type -> apiary.ingest.v1.RemoveMemberRequest
+	4,  // 8: apiary.ingest.v1.DirectoryService.CreateCommunity:output_type -> apiary.ingest.v1.CreateCommunityResponse
+	6,  // 9: apiary.ingest.v1.DirectoryService.UpdateCommunity:output_type -> apiary.ingest.v1.UpdateCommunityResponse
+	8,  // 10: apiary.ingest.v1.DirectoryService.PutMember:output_type -> apiary.ingest.v1.PutMemberResponse
+	10, // 11: apiary.ingest.v1.DirectoryService.RemoveMember:output_type -> apiary.ingest.v1.RemoveMemberResponse
+	8,  // [8:12] is the sub-list for method output_type
+	4,  // [4:8] is the sub-list for method input_type
+	4,  // [4:4] is the sub-list for extension type_name
+	4,  // [4:4] is the sub-list for extension extendee
+	0,  // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_apiary_ingest_v1_directory_proto_init() }
@@ -690,7 +759,7 @@ func file_apiary_ingest_v1_directory_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apiary_ingest_v1_directory_proto_rawDesc), len(file_apiary_ingest_v1_directory_proto_rawDesc)),
-			NumEnums:      2,
+			NumEnums:      3,
 			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   1,

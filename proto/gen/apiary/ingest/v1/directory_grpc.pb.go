@@ -34,8 +34,8 @@ type DirectoryServiceClient interface {
 	// CreateCommunity makes a community for a host; if the host has one already, it is returned
 	// unchanged, with created = false.
 	CreateCommunity(ctx context.Context, in *CreateCommunityRequest, opts ...grpc.CallOption) (*CreateCommunityResponse, error)
-	// UpdateCommunity changes what is set in the request and raises the access version if access
-	// changed.
+	// UpdateCommunity changes what is set in the request and raises the access version if access, or that of
+	// agents, changed.
 	UpdateCommunity(ctx context.Context, in *UpdateCommunityRequest, opts ...grpc.CallOption) (*UpdateCommunityResponse, error)
 	// PutMember adds a member or changes its role; idempotent. INVALID for a key that is banned.
 	PutMember(ctx context.Context, in *PutMemberRequest, opts ...grpc.CallOption) (*PutMemberResponse, error)
@@ -100,8 +100,8 @@ type DirectoryServiceServer interface {
 	// CreateCommunity makes a community for a host; if the host has one already, it is returned
 	// unchanged, with created = false.
 	CreateCommunity(context.Context, *CreateCommunityRequest) (*CreateCommunityResponse, error)
-	// UpdateCommunity changes what is set in the request and raises the access version if access
-	// changed.
+	// UpdateCommunity changes what is set in the request and raises the access version if access, or that of
+	// agents, changed.
 	UpdateCommunity(context.Context, *UpdateCommunityRequest) (*UpdateCommunityResponse, error)
 	// PutMember adds a member or changes its role; idempotent. INVALID for a key that is banned.
 	PutMember(context.Context, *PutMemberRequest) (*PutMemberResponse, error)

@@ -1159,8 +1159,11 @@ type CheckAccessResponse struct {
 	// moderator tells for each key of the request, in order, whether it is an owner or admin of the community,
 	// and so may read reports (NIP-56) on a topic that it may read.
 	Moderator []bool `protobuf:"varint,4,rep,packed,name=moderator,proto3" json:"moderator,omitempty"`
-	// banned are those keys of the request that are banned from the community, which may not even ask to join.
-	Banned        [][]byte `protobuf:"bytes,5,rep,name=banned,proto3" json:"banned,omitempty"`
+	// banned are those keys of the request that are banned from the community, which may not even ask to join: by
+	// themselves, or with their owner.
+	Banned [][]byte `protobuf:"bytes,5,rep,name=banned,proto3" json:"banned,omitempty"`
+	// agents are those keys of the request that are agents (NIP-OA), only when the global topic is asked about.
+	Agents        []*Agent `protobuf:"bytes,6,rep,name=agents,proto3" json:"agents,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1230,6 +1233,68 @@ func (x *CheckAccessResponse) GetBanned() [][]byte {
 	return nil
 }
 
+func (x *CheckAccessResponse) GetAgents() []*Agent {
+	if x != nil {
+		return x.Agents
+	}
+	return nil
+}
+
+// Agent says whose agent a key is.
+type Agent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// pubkey is the agent's key, 32 bytes.
+	Pubkey []byte `protobuf:"bytes,1,opt,name=pubkey,proto3" json:"pubkey,omitempty"`
+	// owner is its owner's, 32 bytes.
+	Owner         []byte `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Agent) Reset() {
+	*x = Agent{}
+	mi := &file_apiary_search_v1_search_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Agent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Agent) ProtoMessage() {}
+
+func (x *Agent) ProtoReflect() protoreflect.Message {
+	mi := &file_apiary_search_v1_search_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Agent.ProtoReflect.Descriptor instead.
+func (*Agent) Descriptor() ([]byte, []int) {
+	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *Agent) GetPubkey() []byte {
+	if x != nil {
+		return x.Pubkey
+	}
+	return nil
+}
+
+func (x *Agent) GetOwner() []byte {
+	if x != nil {
+		return x.Owner
+	}
+	return nil
+}
+
 // ListModerationRequest asks for one list.
 type ListModerationRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1245,7 +1310,7 @@ type ListModerationRequest struct {
 
 func (x *ListModerationRequest) Reset() {
 	*x = ListModerationRequest{}
-	mi := &file_apiary_search_v1_search_proto_msgTypes[16]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1257,7 +1322,7 @@ func (x *ListModerationRequest) String() string {
 func (*ListModerationRequest) ProtoMessage() {}
 
 func (x *ListModerationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apiary_search_v1_search_proto_msgTypes[16]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1270,7 +1335,7 @@ func (x *ListModerationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModerationRequest.ProtoReflect.Descriptor instead.
 func (*ListModerationRequest) Descriptor() ([]byte, []int) {
-	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{16}
+	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListModerationRequest) GetCommunity() int64 {
@@ -1305,7 +1370,7 @@ type ListModerationResponse struct {
 
 func (x *ListModerationResponse) Reset() {
 	*x = ListModerationResponse{}
-	mi := &file_apiary_search_v1_search_proto_msgTypes[17]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1317,7 +1382,7 @@ func (x *ListModerationResponse) String() string {
 func (*ListModerationResponse) ProtoMessage() {}
 
 func (x *ListModerationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apiary_search_v1_search_proto_msgTypes[17]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1330,7 +1395,7 @@ func (x *ListModerationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModerationResponse.ProtoReflect.Descriptor instead.
 func (*ListModerationResponse) Descriptor() ([]byte, []int) {
-	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{17}
+	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListModerationResponse) GetEntries() []*ModerationEntry {
@@ -1353,7 +1418,7 @@ type ModerationEntry struct {
 
 func (x *ModerationEntry) Reset() {
 	*x = ModerationEntry{}
-	mi := &file_apiary_search_v1_search_proto_msgTypes[18]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1365,7 +1430,7 @@ func (x *ModerationEntry) String() string {
 func (*ModerationEntry) ProtoMessage() {}
 
 func (x *ModerationEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_apiary_search_v1_search_proto_msgTypes[18]
+	mi := &file_apiary_search_v1_search_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1378,7 +1443,7 @@ func (x *ModerationEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModerationEntry.ProtoReflect.Descriptor instead.
 func (*ModerationEntry) Descriptor() ([]byte, []int) {
-	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{18}
+	return file_apiary_search_v1_search_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ModerationEntry) GetValue() string {
@@ -1472,13 +1537,17 @@ const file_apiary_search_v1_search_proto_rawDesc = "" +
 	"\achannel\x18\x02 \x01(\tR\achannel\x12\x18\n" +
 	"\apubkeys\x18\x03 \x03(\fR\apubkeys\x129\n" +
 	"\x19min_community_acl_version\x18\x04 \x01(\x04R\x16minCommunityAclVersion\x125\n" +
-	"\x17min_channel_acl_version\x18\x05 \x01(\x04R\x14minChannelAclVersion\"\xc9\x01\n" +
+	"\x17min_channel_acl_version\x18\x05 \x01(\x04R\x14minChannelAclVersion\"\xfa\x01\n" +
 	"\x13CheckAccessResponse\x12\x18\n" +
 	"\aallowed\x18\x01 \x03(\bR\aallowed\x122\n" +
 	"\x15community_acl_version\x18\x02 \x01(\x04R\x13communityAclVersion\x12.\n" +
 	"\x13channel_acl_version\x18\x03 \x01(\x04R\x11channelAclVersion\x12\x1c\n" +
 	"\tmoderator\x18\x04 \x03(\bR\tmoderator\x12\x16\n" +
-	"\x06banned\x18\x05 \x03(\fR\x06banned\"\x81\x01\n" +
+	"\x06banned\x18\x05 \x03(\fR\x06banned\x12/\n" +
+	"\x06agents\x18\x06 \x03(\v2\x17.apiary.search.v1.AgentR\x06agents\"5\n" +
+	"\x05Agent\x12\x16\n" +
+	"\x06pubkey\x18\x01 \x01(\fR\x06pubkey\x12\x14\n" +
+	"\x05owner\x18\x02 \x01(\fR\x05owner\"\x81\x01\n" +
 	"\x15ListModerationRequest\x12\x1c\n" +
 	"\tcommunity\x18\x01 \x01(\x03R\tcommunity\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\fR\x05actor\x124\n" +
@@ -1519,7 +1588,7 @@ func file_apiary_search_v1_search_proto_rawDescGZIP() []byte {
 }
 
 var file_apiary_search_v1_search_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_apiary_search_v1_search_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_apiary_search_v1_search_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_apiary_search_v1_search_proto_goTypes = []any{
 	(ModerationList)(0),              // 0: apiary.search.v1.ModerationList
 	(*QueryRequest)(nil),             // 1: apiary.search.v1.QueryRequest
@@ -1538,46 +1607,48 @@ var file_apiary_search_v1_search_proto_goTypes = []any{
 	(*ResolveNameResponse)(nil),      // 14: apiary.search.v1.ResolveNameResponse
 	(*CheckAccessRequest)(nil),       // 15: apiary.search.v1.CheckAccessRequest
 	(*CheckAccessResponse)(nil),      // 16: apiary.search.v1.CheckAccessResponse
-	(*ListModerationRequest)(nil),    // 17: apiary.search.v1.ListModerationRequest
-	(*ListModerationResponse)(nil),   // 18: apiary.search.v1.ListModerationResponse
-	(*ModerationEntry)(nil),          // 19: apiary.search.v1.ModerationEntry
-	(*v1.Principal)(nil),             // 20: apiary.common.v1.Principal
-	(*v1.Filter)(nil),                // 21: apiary.common.v1.Filter
-	(*v1.Snapshot)(nil),              // 22: apiary.common.v1.Snapshot
+	(*Agent)(nil),                    // 17: apiary.search.v1.Agent
+	(*ListModerationRequest)(nil),    // 18: apiary.search.v1.ListModerationRequest
+	(*ListModerationResponse)(nil),   // 19: apiary.search.v1.ListModerationResponse
+	(*ModerationEntry)(nil),          // 20: apiary.search.v1.ModerationEntry
+	(*v1.Principal)(nil),             // 21: apiary.common.v1.Principal
+	(*v1.Filter)(nil),                // 22: apiary.common.v1.Filter
+	(*v1.Snapshot)(nil),              // 23: apiary.common.v1.Snapshot
 }
 var file_apiary_search_v1_search_proto_depIdxs = []int32{
-	20, // 0: apiary.search.v1.QueryRequest.principal:type_name -> apiary.common.v1.Principal
-	21, // 1: apiary.search.v1.QueryRequest.filters:type_name -> apiary.common.v1.Filter
+	21, // 0: apiary.search.v1.QueryRequest.principal:type_name -> apiary.common.v1.Principal
+	22, // 1: apiary.search.v1.QueryRequest.filters:type_name -> apiary.common.v1.Filter
 	2,  // 2: apiary.search.v1.QueryRequest.paging:type_name -> apiary.search.v1.Paging
-	22, // 3: apiary.search.v1.QueryResponse.snapshot:type_name -> apiary.common.v1.Snapshot
-	20, // 4: apiary.search.v1.DescribeThreadsRequest.principal:type_name -> apiary.common.v1.Principal
+	23, // 3: apiary.search.v1.QueryResponse.snapshot:type_name -> apiary.common.v1.Snapshot
+	21, // 4: apiary.search.v1.DescribeThreadsRequest.principal:type_name -> apiary.common.v1.Principal
 	6,  // 5: apiary.search.v1.DescribeThreadsResponse.threads:type_name -> apiary.search.v1.Thread
-	20, // 6: apiary.search.v1.QueryThreadRequest.principal:type_name -> apiary.common.v1.Principal
-	20, // 7: apiary.search.v1.CountRequest.principal:type_name -> apiary.common.v1.Principal
-	21, // 8: apiary.search.v1.CountRequest.filters:type_name -> apiary.common.v1.Filter
-	0,  // 9: apiary.search.v1.ListModerationRequest.list:type_name -> apiary.search.v1.ModerationList
-	19, // 10: apiary.search.v1.ListModerationResponse.entries:type_name -> apiary.search.v1.ModerationEntry
-	1,  // 11: apiary.search.v1.SearchService.Query:input_type -> apiary.search.v1.QueryRequest
-	4,  // 12: apiary.search.v1.SearchService.DescribeThreads:input_type -> apiary.search.v1.DescribeThreadsRequest
-	7,  // 13: apiary.search.v1.SearchService.QueryThread:input_type -> apiary.search.v1.QueryThreadRequest
-	9,  // 14: apiary.search.v1.SearchService.Count:input_type -> apiary.search.v1.CountRequest
-	11, // 15: apiary.search.v1.SearchService.ResolveCommunity:input_type -> apiary.search.v1.ResolveCommunityRequest
-	13, // 16: apiary.search.v1.SearchService.ResolveName:input_type -> apiary.search.v1.ResolveNameRequest
-	15, // 17: apiary.search.v1.SearchService.CheckAccess:input_type -> apiary.search.v1.CheckAccessRequest
-	17, // 18: apiary.search.v1.SearchService.ListModeration:input_type -> apiary.search.v1.ListModerationRequest
-	3,  // 19: apiary.search.v1.SearchService.Query:output_type -> apiary.search.v1.QueryResponse
-	5,  // 20: apiary.search.v1.SearchService.DescribeThreads:output_type -> apiary.search.v1.DescribeThreadsResponse
-	8,  // 21: apiary.search.v1.SearchService.QueryThread:output_type -> apiary.search.v1.QueryThreadResponse
-	10, // 22: apiary.search.v1.SearchService.Count:output_type -> apiary.search.v1.CountResponse
-	12, // 23: apiary.search.v1.SearchService.ResolveCommunity:output_type -> apiary.search.v1.ResolveCommunityResponse
-	14, // 24: apiary.search.v1.SearchService.ResolveName:output_type -> apiary.search.v1.ResolveNameResponse
-	16, // 25: apiary.search.v1.SearchService.CheckAccess:output_type -> apiary.search.v1.CheckAccessResponse
-	18, // 26: apiary.search.v1.SearchService.ListModeration:output_type -> apiary.search.v1.ListModerationResponse
-	19, // [19:27] is the sub-list for method output_type
-	11, // [11:19] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	21, // 6: apiary.search.v1.QueryThreadRequest.principal:type_name -> apiary.common.v1.Principal
+	21, // 7: apiary.search.v1.CountRequest.principal:type_name -> apiary.common.v1.Principal
+	22, // 8: apiary.search.v1.CountRequest.filters:type_name -> apiary.common.v1.Filter
+	17, // 9: apiary.search.v1.CheckAccessResponse.agents:type_name -> apiary.search.v1.Agent
+	0,  // 10: apiary.search.v1.ListModerationRequest.list:type_name -> apiary.search.v1.ModerationList
+	20, // 11: apiary.search.v1.ListModerationResponse.entries:type_name -> apiary.search.v1.ModerationEntry
+	1,  // 12: apiary.search.v1.SearchService.Query:input_type -> apiary.search.v1.QueryRequest
+	4,  // 13: apiary.search.v1.SearchService.DescribeThreads:input_type -> apiary.search.v1.DescribeThreadsRequest
+	7,  // 14: apiary.search.v1.SearchService.QueryThread:input_type -> apiary.search.v1.QueryThreadRequest
+	9,  // 15: apiary.search.v1.SearchService.Count:input_type -> apiary.search.v1.CountRequest
+	11, // 16: apiary.search.v1.SearchService.ResolveCommunity:input_type -> apiary.search.v1.ResolveCommunityRequest
+	13, // 17: apiary.search.v1.SearchService.ResolveName:input_type -> apiary.search.v1.ResolveNameRequest
+	15, // 18: apiary.search.v1.SearchService.CheckAccess:input_type -> apiary.search.v1.CheckAccessRequest
+	18, // 19: apiary.search.v1.SearchService.ListModeration:input_type -> apiary.search.v1.ListModerationRequest
+	3,  // 20: apiary.search.v1.SearchService.Query:output_type -> apiary.search.v1.QueryResponse
+	5,  // 21: apiary.search.v1.SearchService.DescribeThreads:output_type -> apiary.search.v1.DescribeThreadsResponse
+	8,  // 22: apiary.search.v1.SearchService.QueryThread:output_type -> apiary.search.v1.QueryThreadResponse
+	10, // 23: apiary.search.v1.SearchService.Count:output_type -> apiary.search.v1.CountResponse
+	12, // 24: apiary.search.v1.SearchService.ResolveCommunity:output_type -> apiary.search.v1.ResolveCommunityResponse
+	14, // 25: apiary.search.v1.SearchService.ResolveName:output_type -> apiary.search.v1.ResolveNameResponse
+	16, // 26: apiary.search.v1.SearchService.CheckAccess:output_type -> apiary.search.v1.CheckAccessResponse
+	19, // 27: apiary.search.v1.SearchService.ListModeration:output_type -> apiary.search.v1.ListModerationResponse
+	20, // [20:28] is the sub-list for method output_type
+	12, // [12:20] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_apiary_search_v1_search_proto_init() }
@@ -1591,7 +1662,7 @@ func file_apiary_search_v1_search_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apiary_search_v1_search_proto_rawDesc), len(file_apiary_search_v1_search_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   19,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
