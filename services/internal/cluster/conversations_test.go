@@ -79,7 +79,13 @@ func conversationsAreFound(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	alice, bob := cluster.Dial(t, c.Gateway(0), who(t, "alice")), cluster.Dial(t, c.Gateway(1), who(t, "bob"))
 	eve := cluster.Dial(t, c.Gateway(1), who(t, "eve"))
-	told, outside := notices(bob, who(t, "bob")), eve.Subscribe(nostr.Filter{Kinds: []nostr.Kind{nostr.KindGroupMetadata, nostr.KindOpenConversation}})
+	concerning := nostr.TagCondition{Name: 'p'}
+	for _, name := range []string{"alice", "bob", "eve"} {
+		concerning.Values = append(concerning.Values, nostrtest.PubKey(who(t, name)).String())
+	}
+	told, outside := notices(bob, who(t, "bob")), eve.Subscribe(nostr.Filter{
+		Kinds: []nostr.Kind{nostr.KindGroupMetadata, nostr.KindGroupMembers, nostr.KindOpenConversation}, Tags: []nostr.TagCondition{concerning},
+	})
 	dm := openConversation(t, alice, "bob")
 	require.True(t, dm.Created)
 	require.Equal(t, conversation{Channel: dm.Channel}, openConversation(t, bob, "alice"))
@@ -128,7 +134,10 @@ func conversationsAreFound(t *testing.T, c *cluster.Cluster) {
 	require.Empty(t, bob.Query(nostr.Filter{Kinds: []nostr.Kind{nostr.KindOpenConversation}, Authors: by(who(t, "alice")).Authors}))
 	verdict := bob.Publish(bob.Event(nostrtest.Kind(nostr.KindLeaveRequest), nostrtest.Channel(dm.Channel)))
 	require.Equal(t, "invalid: the members of a dm do not change", verdict.Message)
-	outside.Silent()
+	// What is eve's own comes after anything that could have leaked.
+	own := openConversation(t, eve, "mallory")
+	d, _ := outside.Next().Tags.First("d")
+	require.Equal(t, own.Channel, d)
 }
 
 func hideAndReopen(t *testing.T, c *cluster.Cluster) {
