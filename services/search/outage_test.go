@@ -144,6 +144,34 @@ func TestSlowStatement(t *testing.T) {
 	require.Equal(t, int64(1), pool.Stat().NewConnsCount(), "a timeout leaves the connection usable")
 }
 
+// Ingest makes partitions while queries are read: of a query and a change of the schema that wait for each other Postgres
+// ends one, and that the client need not know.
+func TestADeadlockIsTriedAgain(t *testing.T) {
+	s, db := newService(t, DefaultConfig())
+	c := serve(t, s)
+	community, admin := db.Community(t, "open"), pgtest.New(t)
+	change, err := admin.Begin(t.Context())
+	require.NoError(t, err)
+	defer change.Rollback(t.Context()) // done already unless the test failed
+	_, err = change.Exec(t.Context(), `SET LOCAL deadlock_timeout = '1min'; LOCK TABLE ingest.events IN ACCESS EXCLUSIVE MODE`)
+	require.NoError(t, err)
+	answered := make(chan error, 1)
+	go func() {
+		_, err := collect(c.Query(t.Context(), queryFor(community, principal(), nostr.Filter{})))
+		answered <- err
+	}()
+	require.Eventually(t, func() bool { // Postgres tells nobody when somebody waits
+		var waits bool
+		err := admin.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+			WHERE d.datname = current_database() AND NOT l.granted)`).Scan(&waits)
+		return err == nil && waits
+	}, 20*time.Second, 5*time.Millisecond)
+	_, err = change.Exec(t.Context(), `LOCK TABLE ingest.communities IN ACCESS EXCLUSIVE MODE`) // once the query has lost
+	require.NoError(t, err)
+	require.NoError(t, change.Rollback(t.Context()))
+	require.NoError(t, <-answered)
+}
+
 func TestRequestsBeyondThePlacesAreRefused(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.MaxRequests = 2

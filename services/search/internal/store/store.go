@@ -14,8 +14,9 @@ import (
 	"github.com/apiary-relay/apiary/pkg/postgres"
 )
 
-// attempts is how often a read is tried when its connection turns out to be broken: the pool may hold
-// connections of a server that was restarted, and reading again is harmless.
+// attempts is how often a read is tried when its connection turns out to be broken, since the pool may hold
+// connections of a server that was restarted, or when Postgres ends it because it and a change of the schema wait for each
+// other. Reading again is harmless.
 const attempts = 3
 
 // Store reads from one pool.
@@ -88,7 +89,7 @@ func sessionOf(ctx context.Context, conn *pgx.Conn) (session, error) {
 	return s, nil
 }
 
-// read runs fn on a connection, again on another one if the first turns out to be broken; fn must be
+// read runs fn on a connection, again if that turns out to be broken or others were in the way; fn must be
 // repeatable. The error is a fault that may be sent to clients.
 func (s *Store) read(ctx context.Context, fn func(ctx context.Context, conn *pgx.Conn, session session) error) error {
 	var err error
@@ -97,10 +98,12 @@ func (s *Store) read(ctx context.Context, fn func(ctx context.Context, conn *pgx
 		got, err = s.readOnce(ctx, fn)
 		// Without a connection the server is away. A statement that timed out broke nothing; a caller that
 		// left wants no other try.
-		if err == nil || !got || attempt == attempts || ctx.Err() != nil || postgres.IsTimeout(err) || !postgres.IsUnavailable(err) {
+		broken := postgres.IsUnavailable(err)
+		if err == nil || !got || attempt == attempts || ctx.Err() != nil || postgres.IsTimeout(err) ||
+			!(broken || postgres.IsRetryable(err)) {
 			break
 		}
-		if attempt == attempts-1 {
+		if broken && attempt == attempts-1 {
 			s.pool.Reset() // two in a row: the last try gets a new connection
 		}
 	}
@@ -175,7 +178,7 @@ func failure(ctx context.Context, err error) error {
 		return fault.Wrap(fault.Cancelled, "", err)
 	case postgres.IsTimeout(err):
 		return fault.Wrap(fault.Timeout, "query timed out", err)
-	case postgres.IsUnavailable(err):
+	case postgres.IsUnavailable(err), postgres.IsRetryable(err):
 		return fault.Wrap(fault.Overloaded, "", err)
 	default:
 		return err // the server's interceptor makes it internal, with a reference to the log
