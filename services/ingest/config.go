@@ -37,6 +37,7 @@ type Config struct {
 	OutboxAge       time.Duration `help:"Age from which an outbox row is overdue and any replica publishes it." default:"3s"`
 	OutboxInterval  time.Duration `help:"Time between two looks for overdue outbox rows." default:"1s"`
 	ExpiryInterval  time.Duration `help:"Time between two sweeps of expired events (NIP-40); 0 switches them off." default:"30s"`
+	ModerationKept  time.Duration `help:"How long the log of moderation is kept; the last 500 entries of each community are, however old. 0 keeps all." default:"8760h"`
 	PartitionMonths int           `help:"Monthly table partitions to have ready, the current month included." default:"4"`
 
 	PresenceTTL      time.Duration `name:"presence-ttl" help:"How long a user is present after the gateway that has the connection was heard of last; the same in every replica." default:"3m"`
@@ -84,6 +85,7 @@ func (c *Config) Validate() error {
 	check(c.OutboxAge > 0, "outbox-age must be positive")
 	check(c.OutboxInterval > 0, "outbox-interval must be positive")
 	check(c.ExpiryInterval >= 0, "expiry-interval must not be negative")
+	check(c.ModerationKept >= 0, "moderation-kept must not be negative")
 	check(c.PartitionMonths >= 1 && c.PartitionMonths <= 120, "partition-months must be between 1 and 120")
 	check(c.StreamReplicas >= 1 && c.StreamReplicas <= 5, "stream-replicas must be between 1 and 5")
 	check(c.EventsMaxBytes > 0, "events-max-bytes must be positive")

@@ -207,6 +207,7 @@ func (s *Service) assemble(deps Deps, sweeper *outbox.Sweeper) {
 	s.group.Add("expiry", lifecycle.Func(s.sweepExpired))
 	s.group.Add("vanished", lifecycle.Func(s.sweepVanished))
 	s.group.Add("outdated", lifecycle.Func(s.sweepOutdated))
+	s.group.Add("moderation", lifecycle.Func(s.forgetModeration))
 	s.group.Add("channels", lifecycle.Func(s.keepChannels))
 	s.group.Add("rosters", lifecycle.Func(s.keepRosters))
 	s.group.Add("reminders", lifecycle.Func(s.remind))

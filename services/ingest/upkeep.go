@@ -34,6 +34,8 @@ const (
 	outdatedPage     = 1000
 	// outdatedGrace is how much longer than needed they are remembered, for processes whose clocks are late.
 	outdatedGrace = 5 * time.Minute
+	// moderationInterval is how often old entries of the log of moderation are looked for, of every community.
+	moderationInterval = time.Hour
 	// remindInterval is how often due reminders are looked for, remindPage how many at once: a reminder comes that much
 	// later than its time.
 	remindInterval = time.Second
@@ -183,6 +185,17 @@ func (s *Service) sweepOutdated(ctx context.Context, ready func()) error {
 		}
 	}
 	return nil
+}
+
+// forgetModeration removes old entries of the log of moderation.
+func (s *Service) forgetModeration(ctx context.Context, ready func()) error {
+	var chores []chore
+	if s.cfg.ModerationKept > 0 {
+		chores = []chore{{"forget moderation", outdatedPage, func(ctx context.Context) (int, error) {
+			return s.store.ForgetActions(ctx, s.now().Add(-s.cfg.ModerationKept), outdatedPage)
+		}}}
+	}
+	return s.keep(ctx, ready, moderationInterval, chores)
 }
 
 // ensureStreams defines the streams as soon as NATS can be reached, and again whenever it comes back, since it may

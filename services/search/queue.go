@@ -16,9 +16,6 @@ import (
 	"github.com/apiary-relay/apiary/services/search/internal/store"
 )
 
-// maxQueue is the most entries of a list for moderators that is read from its newest end.
-const maxQueue = 500
-
 // statuses are the words of the database.
 var statuses = map[searchv1.ReportStatus]string{
 	searchv1.ReportStatus_REPORT_STATUS_UNSPECIFIED: "",
@@ -49,8 +46,8 @@ func queue[T any](
 	case err != nil:
 	case req.GetCommunity() <= 0:
 		err = fmt.Errorf("community %d", req.GetCommunity())
-	case req.GetLimit() == 0 || req.GetLimit() > maxQueue:
-		err = fmt.Errorf("limit must be 1 to %d", maxQueue)
+	case req.GetLimit() == 0 || req.GetLimit() > tenant.MaxModerationList:
+		err = fmt.Errorf("limit must be 1 to %d", tenant.MaxModerationList)
 	}
 	if err != nil {
 		return nil, fault.Wrap(fault.Invalid, err.Error(), err)

@@ -22,10 +22,11 @@ ALTER TABLE ingest.communities ADD COLUMN members_due_at timestamptz;
 CREATE INDEX communities_members_due ON ingest.communities (members_due_at) WHERE members_due_at IS NOT NULL;
 
 GRANT SELECT, INSERT, DELETE, UPDATE ON ingest.reminders TO apiary_ingest; -- UPDATE to lock rows
-GRANT DELETE, UPDATE ON ingest.moderation_actions TO apiary_ingest; -- likewise
+-- Old entries go; the comment on the table that rows are only added is no longer true.
+GRANT DELETE ON ingest.moderation_actions TO apiary_ingest;
 
 -- +goose Down
-REVOKE DELETE, UPDATE ON ingest.moderation_actions FROM apiary_ingest;
+REVOKE DELETE ON ingest.moderation_actions FROM apiary_ingest;
 ALTER TABLE ingest.communities DROP COLUMN members_due_at;
 ALTER TABLE ingest.channels DROP COLUMN members_due_at;
 DROP TABLE ingest.reminders;

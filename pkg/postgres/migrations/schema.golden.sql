@@ -819,7 +819,7 @@ GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.http_tokens TO apiary_ingest;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.invites TO apiary_ingest;
 
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.moderation_actions TO apiary_ingest;
+GRANT SELECT,INSERT,DELETE ON TABLE ingest.moderation_actions TO apiary_ingest;
 GRANT SELECT ON TABLE ingest.moderation_actions TO apiary_search;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.outbox TO apiary_ingest;

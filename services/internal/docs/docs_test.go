@@ -103,7 +103,7 @@ func readFile(t *testing.T, name string) string {
 func TestLimitsAreTheDefaults(t *testing.T) {
 	t.Parallel()
 	defaults := settings(page(t, "configuration.md"))
-	value := regexp.MustCompile("([0-9][0-9,]*)( bytes| KiB| MiB| events|ms|s|m|)? ?\\(`([a-z.-]+)`\\)")
+	value := regexp.MustCompile("([0-9][0-9,]*)( bytes| KiB| MiB| events|ms|s|m|h|)? ?\\(`([a-z.-]+)`\\)")
 	named := regexp.MustCompile("\\(`([a-z.-]+)`\\)")
 	for _, section := range strings.Split(page(t, "limits.md"), "\n## ")[1:] {
 		name, text, _ := strings.Cut(section, "\n")

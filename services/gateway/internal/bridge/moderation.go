@@ -11,15 +11,13 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/apiary-relay/apiary/pkg/fault"
+	"github.com/apiary-relay/apiary/pkg/tenant"
 	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
 	"github.com/apiary-relay/apiary/services/gateway/internal/session"
 )
 
-// How many entries of a moderators' list one answer has.
-const (
-	defaultQueue = 100
-	maxQueue     = 500
-)
+// defaultQueue is how many entries of a moderators' list one answer has unless it is asked for another number.
+const defaultQueue = 100
 
 // reportStatuses are the words of the status parameter.
 var reportStatuses = map[string]searchv1.ReportStatus{
@@ -151,8 +149,8 @@ func (b *Bridge) list(
 		}
 		limit := uint64(defaultQueue)
 		if text := params.Get("limit"); text != "" {
-			if limit, err = strconv.ParseUint(text, 10, 32); err != nil || limit == 0 || limit > maxQueue {
-				return nil, fault.New(fault.Invalid, "limit must be 1 to "+strconv.Itoa(maxQueue))
+			if limit, err = strconv.ParseUint(text, 10, 32); err != nil || limit == 0 || limit > tenant.MaxModerationList {
+				return nil, fault.New(fault.Invalid, "limit must be 1 to "+strconv.Itoa(tenant.MaxModerationList))
 			}
 		}
 		answer, err := read(ctx, call, params, uint32(limit))

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/tenant"
 	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
 )
 
@@ -40,6 +41,25 @@ SET reason = excluded.reason, decided_by = excluded.decided_by, decided_at = exc
 	sqlRecord = `
 INSERT INTO ingest.moderation_actions (community_id, action, actor, command_id, pubkey, event_id, report_id, subject, reason, expires_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, to_timestamp(nullif($10::bigint, 0)))`
+
+	// By moderation_actions_pkey: of each community the oldest entries that are old, except the newest $3 of all. They are
+	// looked at in the order in which they were written, which is about that of their time.
+	sqlForgetActions = `
+DELETE FROM ingest.moderation_actions a
+USING (
+    SELECT old.community_id, old.id
+    FROM ingest.communities c
+    CROSS JOIN LATERAL (
+        SELECT m.id FROM ingest.moderation_actions m WHERE m.community_id = c.id ORDER BY m.id DESC OFFSET $3 LIMIT 1
+    ) AS newest
+    CROSS JOIN LATERAL (
+        SELECT m.community_id, m.id, m.decided_at FROM ingest.moderation_actions m
+        WHERE m.community_id = c.id AND m.id <= newest.id ORDER BY m.id LIMIT $2
+    ) AS old
+    WHERE old.decided_at < $1
+    LIMIT $2
+) AS q
+WHERE a.community_id = q.community_id AND a.id = q.id`
 
 	// By banned_pubkeys_expiry.
 	sqlEndedBans = `
@@ -242,6 +262,16 @@ func (s *Store) ForgetTimeouts(ctx context.Context, before time.Time, limit int)
 	tag, err := s.pool.Exec(ctx, sqlForgetTimeouts, before, limit)
 	if err != nil {
 		return 0, fmt.Errorf("forget timeouts: %w", err)
+	}
+	return int(tag.RowsAffected()), nil
+}
+
+// ForgetActions removes up to limit entries of the log of moderation from before a moment, and returns how many. The
+// entries that moderators may still see in their list stay.
+func (s *Store) ForgetActions(ctx context.Context, before time.Time, limit int) (int, error) {
+	tag, err := s.pool.Exec(ctx, sqlForgetActions, before, limit, tenant.MaxModerationList)
+	if err != nil {
+		return 0, fmt.Errorf("forget moderation: %w", err)
 	}
 	return int(tag.RowsAffected()), nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/tenant"
 	"github.com/apiary-relay/apiary/pkg/testkit/nostrtest"
 	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
 )
@@ -253,4 +254,37 @@ func TestManagementIsLogged(t *testing.T) {
 	require.Equal(t, len(changes), f.count(`
 SELECT count(DISTINCT action) FROM ingest.moderation_actions WHERE actor = $1 AND command_id IS NULL AND reason = 'because'`,
 		bytesOf(nostrtest.PubKey("owner"))))
+}
+
+// The log goes when it is old, but what the moderators' list may show stays.
+func TestTheLogOfModerationIsBounded(t *testing.T) {
+	f := newFixture(t)
+	other := f.newCommunity("two.example", AccessOpen)
+	write := func(community int64, n int, age string) {
+		_, err := f.admin.Exec(t.Context(), `INSERT INTO ingest.moderation_actions (community_id, action, actor, decided_at)
+SELECT $1, 'ban', $2, now() - $4::interval FROM generate_series(1, $3)`, community, bytesOf(nostrtest.PubKey("owner")), n, age)
+		require.NoError(t, err)
+	}
+	left := func(community int64) int {
+		return f.count(`SELECT count(*) FROM ingest.moderation_actions WHERE community_id = $1`, community)
+	}
+	write(f.community, 30, "3 years")
+	write(f.community, tenant.MaxModerationList-10, "2 years")
+	write(f.community, 7, "1 day")
+	write(other, 20, "3 years")
+	year := time.Now().AddDate(-1, 0, 0)
+	forget := func(limit int) int {
+		n, err := f.ForgetActions(t.Context(), year, limit)
+		require.NoError(t, err)
+		return n
+	}
+	require.Equal(t, 10, forget(10), "a page")
+	require.Equal(t, 17, forget(100))
+	require.Zero(t, forget(100))
+	require.Equal(t, tenant.MaxModerationList, left(f.community))
+	require.Equal(t, 20, left(other), "they are all that its moderators see")
+
+	write(f.community, tenant.MaxModerationList+5, "1 day")
+	require.Equal(t, tenant.MaxModerationList-7, forget(10_000))
+	require.Equal(t, tenant.MaxModerationList+12, left(f.community), "what is not old stays, however much it is")
 }

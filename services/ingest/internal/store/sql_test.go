@@ -102,6 +102,7 @@ func TestPlans(t *testing.T) {
 		"sqlEvent":              `1, '\x01'::bytea`,
 		"sqlForget":             `now(), 1`,
 		"sqlForgetCommands":     `now(), 1`,
+		"sqlForgetActions":      `now(), 1, 1`,
 		"sqlForgetInvites":      `now(), 1`,
 		"sqlProcessed":          `ARRAY[1]::bigint[], ARRAY['\x01']::bytea[]`,
 		"sqlAddressTimes":       `ARRAY[1]::bigint[], ARRAY[1]::integer[], ARRAY['\x01']::bytea[], ARRAY['\x01']::bytea[]`,
