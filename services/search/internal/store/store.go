@@ -99,8 +99,8 @@ func (s *Store) read(ctx context.Context, fn func(ctx context.Context, conn *pgx
 		// Without a connection the server is away. A statement that timed out broke nothing; a caller that
 		// left wants no other try.
 		broken := postgres.IsUnavailable(err)
-		if err == nil || !got || attempt == attempts || ctx.Err() != nil || postgres.IsTimeout(err) ||
-			!(broken || postgres.IsRetryable(err)) {
+		again := broken || postgres.IsRetryable(err)
+		if err == nil || !got || attempt == attempts || ctx.Err() != nil || postgres.IsTimeout(err) || !again {
 			break
 		}
 		if broken && attempt == attempts-1 {
