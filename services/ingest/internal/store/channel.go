@@ -190,32 +190,10 @@ func (x *change) deleteChannel(ctx context.Context, e *entry, d *policy.DeleteCh
 	if err := x.notifyRemoved(ctx, g, e.Event.PubKey); err != nil {
 		return policy.Verdict{}, err
 	}
-	return policy.Verdict{}, x.dropChannel(ctx, g.id, g.key.H)
+	return policy.Verdict{}, x.dropChannel(ctx, g.id)
 }
 
-// dropChannel removes a channel that must not be read any more. What the relay signs only once of a channel goes at
-// once: otherwise it would not be signed for one that is made anew under this id.
-func (x *change) dropChannel(ctx context.Context, id int64, h string) error {
-	if _, err := x.conn.Exec(ctx, sqlDeleteChannel, x.community, id); err != nil {
-		return fmt.Errorf("delete channel: %w", err)
-	}
-	if x.key == nil {
-		return nil
-	}
-	a := newAddressColumns(1)
-	a.add(addressAt(x.community, x.key.PubKey(), policy.Coordinate{Kind: nostr.KindGroupRoles, D: h}))
-	var once []stored
-	rows, err := x.conn.Query(ctx, sqlVersions, a.communities, a.kinds, a.pubkeys, a.ds)
-	if err == nil {
-		err = collectStored(func(_ int, st stored) { once = append(once, st) })(rows)
-	}
-	if err != nil {
-		return fmt.Errorf("read roles of channel: %w", err)
-	}
-	b := &pgx.Batch{}
-	queueErase(b, once, true)
-	if err := x.conn.SendBatch(ctx, b).Close(); err != nil {
-		return fmt.Errorf("erase roles of channel: %w", err)
-	}
-	return nil
+// dropChannel removes a channel that must not be read any more.
+func (x *change) dropChannel(ctx context.Context, id int64) error {
+	return x.exec(ctx, "delete channel", sqlDeleteChannel, x.community, id)
 }

@@ -23,11 +23,20 @@ func TestTheVersionsOfAChannelDoNotBeginAgain(t *testing.T) {
 	require.Greater(t, h.channelVersion(), before+1, "the deletion has a version as well")
 }
 
-// What the relay signs once is of a channel, not of its id.
+// What the relay signs once is of a channel, not of its id. It is another event, too: who listens has seen the first one,
+// or was not allowed to, and what comes twice is dropped.
 func TestAChannelMadeAnewHasItsOwnState(t *testing.T) {
 	h := newHall(t)
+	kinds := []nostr.Kind{nostr.KindGroupMetadata, nostr.KindGroupAdmins, nostr.KindGroupMembers, nostr.KindGroupRoles}
+	seen := map[nostr.ID]bool{}
+	for _, kind := range kinds {
+		seen[h.state("hall", kind).ID] = true
+	}
 	h.must("alice", nostr.KindDeleteGroup)
 	h.must("bob", nostr.KindCreateGroup, nostrtest.Tag("name", "Second"))
+	for _, kind := range kinds {
+		require.False(t, seen[h.state("hall", kind).ID], "kind %d is the same event again", kind)
+	}
 	for range 2 {
 		require.NotNil(t, h.state("hall", nostr.KindGroupRoles))
 		h.requireSnapshots("hall")

@@ -132,7 +132,7 @@ func (x *change) dropAbandoned(ctx context.Context, channels []int64) error {
 		return fmt.Errorf("look for abandoned channels: %w", err)
 	}
 	for _, c := range list {
-		if err := x.dropChannel(ctx, c.ID, c.H); err != nil {
+		if err := x.dropChannel(ctx, c.ID); err != nil {
 			return err
 		}
 	}

@@ -10,13 +10,17 @@ import (
 	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
 )
 
-// By addresses_pkey: when the stored versions of addresses were created.
-const sqlAddressTimes = `
-SELECT q.n, a.created_at
+// By addresses_pkey and events_time: when the stored versions of addresses were created, and in which channels they are.
+const sqlSignedVersions = `
+SELECT q.n, a.created_at, coalesce(e.channel_id, 0)
 FROM unnest($1::bigint[], $2::integer[], $3::bytea[], $4::bytea[])
     WITH ORDINALITY AS q (community_id, kind, pubkey, d, n)
 JOIN ingest.addresses a
-    ON a.community_id = q.community_id AND a.kind = q.kind AND a.pubkey = q.pubkey AND a.d = q.d`
+    ON a.community_id = q.community_id AND a.kind = q.kind AND a.pubkey = q.pubkey AND a.d = q.d
+LEFT JOIN LATERAL (
+    SELECT e.channel_id FROM ingest.events e
+    WHERE e.community_id = a.community_id AND e.created_at = a.created_at AND e.id = a.id OFFSET 0
+) AS e ON true`
 
 // draft is an event that the relay will sign because of a change.
 type draft struct {
@@ -25,7 +29,8 @@ type draft struct {
 	content string
 	// channel is the topic, empty for the global one. The draft has an h tag only if it is among its tags.
 	channel string
-	// once is set for an addressable event that is not to be replaced.
+	// once is set for an addressable event that is not to be replaced. The version that a deleted channel of the same id
+	// has left is.
 	once bool
 }
 
@@ -62,14 +67,14 @@ func (x *change) sign(ctx context.Context, traceparent string, room int) error {
 	}
 	size := 0
 	for i, d := range x.drafts {
-		if d.once && previous[i] > 0 {
-			continue
-		}
 		e := &entry{Candidate: &policy.Candidate{Channel: d.channel}}
 		e.Community, e.Traceparent, e.Principal = x.community, traceparent, []nostr.PubKey{x.key.PubKey()}
 		e.channel = x.state.Channels[e.ChannelKey()]
+		if d.once && previous[i].createdAt > 0 && previous[i].channel == e.channel.ID {
+			continue
+		}
 		e.followUp = true
-		e.Event = &nostr.Event{Kind: d.kind, Tags: d.tags, Content: d.content, CreatedAt: max(now, previous[i]+1)}
+		e.Event = &nostr.Event{Kind: d.kind, Tags: d.tags, Content: d.content, CreatedAt: max(now, previous[i].createdAt+1)}
 		if e.Event.Kind.IsRegular() {
 			if err := x.makeNew(ctx, e.Event); err != nil {
 				return err
@@ -88,9 +93,12 @@ func (x *change) sign(ctx context.Context, traceparent string, room int) error {
 	return nil
 }
 
-// previous returns created_at of the stored versions of the drafts, 0 where there is none.
-func (x *change) previous(ctx context.Context) ([]int64, error) {
-	times := make([]int64, len(x.drafts))
+// signedVersion is a stored version of an event that the relay has signed; zero if there is none.
+type signedVersion struct{ createdAt, channel int64 }
+
+// previous returns the versions that the drafts would replace.
+func (x *change) previous(ctx context.Context) ([]signedVersion, error) {
+	list := make([]signedVersion, len(x.drafts))
 	a := newAddressColumns(len(x.drafts))
 	for _, d := range x.drafts {
 		at := policy.Coordinate{Kind: d.kind} // no row has a kind without addresses
@@ -99,18 +107,19 @@ func (x *change) previous(ctx context.Context) ([]int64, error) {
 		}
 		a.add(addressAt(x.community, x.key.PubKey(), at))
 	}
-	rows, err := x.conn.Query(ctx, sqlAddressTimes, a.communities, a.kinds, a.pubkeys, a.ds)
+	rows, err := x.conn.Query(ctx, sqlSignedVersions, a.communities, a.kinds, a.pubkeys, a.ds)
 	if err != nil {
 		return nil, fmt.Errorf("read versions of relay-signed events: %w", err)
 	}
-	var n, createdAt int64
-	if _, err := pgx.ForEachRow(rows, []any{&n, &createdAt}, func() error {
-		times[n-1] = createdAt
+	var n int64
+	var v signedVersion
+	if _, err := pgx.ForEachRow(rows, []any{&n, &v.createdAt, &v.channel}, func() error {
+		list[n-1] = v
 		return nil
 	}); err != nil {
 		return nil, fmt.Errorf("read versions of relay-signed events: %w", err)
 	}
-	return times, nil
+	return list, nil
 }
 
 // makeNew moves created_at on until the event is not stored yet, and not among what is signed already.

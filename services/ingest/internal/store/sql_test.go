@@ -105,7 +105,7 @@ func TestPlans(t *testing.T) {
 		"sqlForgetActions":      `now(), 1, 1`,
 		"sqlForgetInvites":      `now(), 1`,
 		"sqlProcessed":          `ARRAY[1]::bigint[], ARRAY['\x01']::bytea[]`,
-		"sqlAddressTimes":       `ARRAY[1]::bigint[], ARRAY[1]::integer[], ARRAY['\x01']::bytea[], ARRAY['\x01']::bytea[]`,
+		"sqlSignedVersions":     `ARRAY[1]::bigint[], ARRAY[1]::integer[], ARRAY['\x01']::bytea[], ARRAY['\x01']::bytea[]`,
 		"sqlClaim":              `1, '\x01'::bytea, '\x02'::bytea`,
 		"sqlReferenced":         `ARRAY[1]::bigint[], ARRAY['a']::text[], ARRAY['\x01']::bytea[], ARRAY['\x02']::bytea[]`,
 		"sqlChannelInvite":      `1, 1, '\x01'::bytea`,
