@@ -39,7 +39,7 @@ type Cluster struct {
 // options say what is built.
 type options struct {
 	gateways, ingests, fanouts, searches int
-	traced                               bool
+	traced, paired                       bool
 }
 
 // Option changes what New builds.
@@ -56,6 +56,9 @@ func Fanouts(n int) Option { return func(o *options) { o.fanouts = n } }
 
 // Searches sets the number of search replicas.
 func Searches(n int) Option { return func(o *options) { o.searches = n } }
+
+// Paired gives each gateway one ingest replica, in turn: what comes through the first is done by the first.
+func Paired() Option { return func(o *options) { o.paired = true } }
 
 // Traced samples every event's trace; see Traces.
 func Traced() Option { return func(o *options) { o.traced = true } }
@@ -80,8 +83,12 @@ func New(tb testing.TB, opts ...Option) *Cluster {
 		c.add(name, c.fanout(name, searches))
 	}
 	c.dialDirectory = func() (*grpc.ClientConn, error) { return rpc.Dial("mem:///"+ingests[0], rpc.Deps{Memory: c.memory}) }
-	for _, name := range names("gateway", o.gateways) {
-		c.add(name, c.gateway(ingests, fanouts, searches))
+	for i, name := range names("gateway", o.gateways) {
+		of := ingests
+		if o.paired {
+			of = ingests[i%len(ingests):][:1]
+		}
+		c.add(name, c.gateway(of, fanouts, searches))
 	}
 	c.start(tb)
 	return c

@@ -14,6 +14,7 @@ import (
 )
 
 func crossModeration(t *testing.T, x *crossing) {
+	t.Helper()
 	report := x.bob[0].Accept(nostrtest.Kind(nostr.KindReport), against(x.name("alice")), nostrtest.Tag("e", x.same.ID.String(), "spam"))
 	reports := func(side int) int {
 		var answer struct{ Reports []any }
@@ -57,6 +58,7 @@ func crossModeration(t *testing.T, x *crossing) {
 }
 
 func crossBans(t *testing.T, x *crossing) {
+	t.Helper()
 	for _, tt := range []struct {
 		name string
 		ban  func(name string)
@@ -96,6 +98,7 @@ func crossBans(t *testing.T, x *crossing) {
 }
 
 func crossInvites(t *testing.T, x *crossing) {
+	t.Helper()
 	code := mint(t, x.c.Gateway(0), x.hosts[0], x.name("alice"), `{}`)
 	status, answer := claim(t, x.c.Gateway(1), x.hosts[1], x.name("heidi"), code)
 	require.Equal(t, http.StatusForbidden, status)
@@ -121,6 +124,7 @@ func crossInvites(t *testing.T, x *crossing) {
 }
 
 func crossNames(t *testing.T, x *crossing) {
+	t.Helper()
 	// The same profile in both, which claims a name at one of them.
 	x.both(x.bob, nostrtest.Kind(nostr.KindMetadata), nostrtest.Content(`{"nip05":"bob@`+x.hosts[0]+`"}`))
 	// What comes later at the other is found, so that what came before would be.
@@ -133,6 +137,7 @@ func crossNames(t *testing.T, x *crossing) {
 }
 
 func crossRosters(t *testing.T, x *crossing) {
+	t.Helper()
 	ivan := nostrtest.PubKey(x.name("ivan")).String()
 	x.c.PutMember(t, x.hosts[0], x.name("ivan"))
 	roster := func(side int) nostr.Tags {

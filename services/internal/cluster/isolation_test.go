@@ -101,6 +101,7 @@ func (x *crossing) messages() nostr.Filter {
 }
 
 func crossAuth(t *testing.T, x *crossing) {
+	t.Helper()
 	for i, host := range x.hosts {
 		astray := cluster.ConnectHost(t, x.c.Gateway(i), host, x.name("bob"))
 		require.False(t, astray.Authenticate("ws://"+x.hosts[1-i]).OK)
@@ -109,6 +110,7 @@ func crossAuth(t *testing.T, x *crossing) {
 }
 
 func crossStored(t *testing.T, x *crossing) {
+	t.Helper()
 	tale := nostr.Filter{Kinds: []nostr.Kind{nostr.KindArticle}, Tags: []nostr.TagCondition{{Name: 'd', Values: []string{"tale"}}}}
 	everything := by(x.name("alice"))
 	everything.Kinds = []nostr.Kind{nostr.KindChat, nostr.KindArticle}
@@ -132,6 +134,7 @@ func crossStored(t *testing.T, x *crossing) {
 }
 
 func crossLive(t *testing.T, x *crossing) {
+	t.Helper()
 	global := by(x.name("alice"))
 	global.Kinds = []nostr.Kind{nostr.KindText, nostr.KindTyping}
 	typing := in(x.h)
@@ -161,6 +164,7 @@ func crossLive(t *testing.T, x *crossing) {
 }
 
 func crossHTTP(t *testing.T, x *crossing) {
+	t.Helper()
 	body := `[{"kinds":[9],"#h":["` + x.h + `"]}]`
 	for i, host := range x.hosts {
 		want := []*nostr.Event{x.said[i], x.same}
@@ -197,6 +201,7 @@ func postTo(t *testing.T, x *crossing, side int, event *nostr.Event) posted {
 }
 
 func crossPresence(t *testing.T, x *crossing) {
+	t.Helper()
 	alice := x.name("alice")
 	asked := present(alice)
 	require.Empty(t, x.bob[1].Query(asked))
@@ -224,6 +229,7 @@ func presenceOver(t *testing.T, x *crossing, side int) string {
 }
 
 func crossSearch(t *testing.T, x *crossing) {
+	t.Helper()
 	words := [2]string{"bergamot", "clementine"}
 	var messages [2]*nostr.Event
 	for i, word := range words {
@@ -243,6 +249,7 @@ func crossSearch(t *testing.T, x *crossing) {
 }
 
 func crossReactions(t *testing.T, x *crossing) {
+	t.Helper()
 	like := func(target nostr.ID, more ...nostrtest.Option) *nostr.Event {
 		return x.bob[0].Event(append(more, nostrtest.Kind(nostr.KindReaction), nostrtest.Channel(x.h), nostrtest.Tag("e", target.String()), nostrtest.Content("+"))...)
 	}
@@ -267,6 +274,7 @@ func crossReactions(t *testing.T, x *crossing) {
 }
 
 func crossThreads(t *testing.T, x *crossing) {
+	t.Helper()
 	reply := func(parent *nostr.Event, text string) []nostrtest.Option {
 		return x.chat(text, nostrtest.Tag("e", parent.ID.String(), "", "reply"))
 	}
@@ -292,6 +300,7 @@ func crossThreads(t *testing.T, x *crossing) {
 }
 
 func crossDeletes(t *testing.T, x *crossing) {
+	t.Helper()
 	own, moderated := x.both(x.bob, x.chat("bob's own")...), x.both(x.bob, x.chat("bob's, too")...)
 	article := x.both(x.bob, nostrtest.Kind(nostr.KindArticle), nostrtest.Tag("d", "gone"))
 	banned := x.both(x.bob, nostrtest.Content("off topic"))
@@ -321,6 +330,7 @@ func crossDeletes(t *testing.T, x *crossing) {
 }
 
 func crossVanishing(t *testing.T, x *crossing) {
+	t.Helper()
 	carol := x.join("carol")
 	note := x.both(carol, nostrtest.Content("carol was here"))
 	byID := nostr.Filter{IDs: []nostr.ID{note.ID}}
@@ -335,6 +345,7 @@ func crossVanishing(t *testing.T, x *crossing) {
 }
 
 func crossChannels(t *testing.T, x *crossing) {
+	t.Helper()
 	dave := x.join("dave")
 	subs := [2]*cluster.Sub{dave[0].Subscribe(x.messages()), dave[1].Subscribe(x.messages())}
 	command := func(kind nostr.Kind, more ...nostrtest.Option) {

@@ -14,6 +14,7 @@ import (
 	"github.com/apiary-relay/apiary/pkg/testkit/nostrtest"
 	"github.com/apiary-relay/apiary/pkg/testkit/pgtest"
 	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
+	"github.com/apiary-relay/apiary/services/internal/channelmodel"
 )
 
 // second returns a store of another replica on the same database.
@@ -22,159 +23,9 @@ func (f *fixture) second() *Store {
 	return New(pgtest.NewAs(f.t, "apiary_ingest"), partitions, WithKey(nostrtest.Key("relay")))
 }
 
-// room is what the model knows of a channel: no SQL, no locks, one thing after the other.
-type room struct {
-	exists, private, archived bool
-	topic                     string
-	roles                     map[string]string // by key
-	codes                     map[string]bool
-}
-
-func (r *room) manages(key string) bool { return r.roles[key] == "owner" || r.roles[key] == "admin" }
-
-func (r *room) owners() int {
-	n := 0
-	for _, role := range r.roles {
-		if role == "owner" {
-			n++
-		}
-	}
-	return n
-}
-
-// visible reports whether somebody can tell that there is such a channel.
-func (r *room) visible(key string) bool { return r.exists && (!r.private || r.roles[key] != "") }
-
-// step is one command of the model: what is sent, and what it does if the model allows it.
-type step struct {
-	kind  nostr.Kind
-	tags  []nostrtest.Option
-	allow bool
-	apply func()
-}
-
-func (r *room) create(key string, private bool) step {
-	s := step{kind: nostr.KindCreateGroup, allow: !r.exists, apply: func() {
-		*r = room{exists: true, private: private, roles: map[string]string{key: "owner"}, codes: map[string]bool{}}
-	}}
-	if private {
-		s.tags = append(s.tags, nostrtest.Tag("private"))
-	}
-	return s
-}
-
-func (r *room) put(key, target, role string) step {
-	s := step{kind: nostr.KindPutUser, tags: []nostrtest.Option{nostrtest.Tag("p", target)}}
-	if role != "" {
-		s.tags = append(s.tags, nostrtest.Tag("role", role))
-	}
-	was := r.roles[target]
-	becomes := role
-	if becomes == "" {
-		becomes = was
-	}
-	if becomes == "" {
-		becomes = "member"
-	}
-	s.apply = func() { r.roles[target] = becomes }
-	s.allow = r.visible(key) && !r.archived
-	switch {
-	case !s.allow:
-	case was == becomes:
-		s.allow = !r.private || r.manages(key) || key == target
-	case r.roles[key] == "owner":
-		s.allow = was != "owner" || r.owners() > 1
-	case r.roles[key] == "admin":
-		s.allow = was != "owner" && becomes != "owner"
-	default:
-		s.allow = was == "" && !r.private && becomes != "owner" && becomes != "admin"
-	}
-	return s
-}
-
-func (r *room) remove(key, target string) step {
-	s := step{kind: nostr.KindRemoveUser, tags: []nostrtest.Option{nostrtest.Tag("p", target)}, apply: func() { delete(r.roles, target) }}
-	was := r.roles[target]
-	s.allow = r.visible(key) && !r.archived && was != "" && (was != "owner" || r.owners() > 1) &&
-		(key == target || r.roles[key] == "owner" || (r.roles[key] == "admin" && was != "owner"))
-	return s
-}
-
-func (r *room) leave(key string) step {
-	s := r.remove(key, key)
-	s.kind, s.tags = nostr.KindLeaveRequest, nil
-	return s
-}
-
-func (r *room) join(key, code string) step {
-	return step{
-		kind: nostr.KindJoinRequest, tags: []nostrtest.Option{nostrtest.Tag("code", code)},
-		allow: r.exists && (!r.private || r.codes[code]) && !r.archived && r.roles[key] == "",
-		apply: func() { r.roles[key] = "member" },
-	}
-}
-
-func (r *room) invite(key, code string) step {
-	return step{
-		kind: nostr.KindCreateInvite, tags: []nostrtest.Option{nostrtest.Tag("code", code)},
-		allow: r.exists && !r.archived && r.manages(key), apply: func() { r.codes[code] = true },
-	}
-}
-
-func (r *room) edit(key, tag, value string) step {
-	s := step{kind: nostr.KindEditMetadata, tags: []nostrtest.Option{nostrtest.Tag(tag, value)}}
-	switch tag {
-	case "topic":
-		s.allow = r.exists && !r.archived && r.roles[key] != ""
-		s.apply = func() { r.topic = value }
-	case "visibility":
-		s.allow = r.exists && !r.archived && r.manages(key)
-		s.apply = func() { r.private = value == "private" }
-	default:
-		s.allow = r.exists && (!r.archived || value == "false") && r.manages(key)
-		s.apply = func() { r.archived = value == "true" }
-	}
-	return s
-}
-
-func (r *room) remove9008(key string) step {
-	return step{
-		kind: nostr.KindDeleteGroup, allow: r.exists && !r.archived && r.roles[key] == "owner",
-		apply: func() { *r = room{} },
-	}
-}
-
-// drawStep draws a command of somebody.
-func (r *room) drawStep(t *rapid.T, actor, target string) step {
-	code := rapid.SampledFrom([]string{"open sesame", "open barley"}).Draw(t, "code")
-	role := rapid.SampledFrom([]string{"", "owner", "admin", "member", "guest", "bot"}).Draw(t, "role")
-	flag := rapid.Bool().Draw(t, "flag")
-	switch rapid.IntRange(0, 13).Draw(t, "command") {
-	case 0, 1:
-		return r.create(actor, flag)
-	case 2, 3, 4, 5:
-		return r.put(actor, target, role)
-	case 6, 7:
-		return r.remove(actor, target)
-	case 8:
-		return r.leave(actor)
-	case 9:
-		return r.join(actor, code)
-	case 10:
-		return r.invite(actor, code)
-	case 11:
-		return r.edit(actor, "topic", role)
-	case 12:
-		return r.edit(actor, "visibility", map[bool]string{true: "private", false: "open"}[flag])
-	}
-	if rapid.IntRange(0, 4).Draw(t, "end") == 0 {
-		return r.remove9008(actor)
-	}
-	return r.edit(actor, "archived", strconv.FormatBool(flag))
-}
-
 // TestChannelsAreAsTheModelSays sends random commands of several keys through two replicas, and compares the verdicts,
-// the members, and what the relay has signed with a model, after each.
+// the members, and what the relay has signed with a model, after each. What clients see of it is compared in
+// services/internal/cluster.
 func TestChannelsAreAsTheModelSays(t *testing.T) {
 	f := newFixture(t).withKey()
 	stores := []*Store{f.Store, f.second()}
@@ -182,32 +33,35 @@ func TestChannelsAreAsTheModelSays(t *testing.T) {
 	channels, serial := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		channels++
-		channel := "channel-" + strconv.Itoa(channels)
-		r := &room{}
+		h := "channel-" + strconv.Itoa(channels)
+		var m channelmodel.Channel
 		for range rapid.IntRange(1, 14).Draw(rt, "steps") {
 			actor, target := rapid.SampledFrom(names).Draw(rt, "actor"), rapid.SampledFrom(names).Draw(rt, "target")
-			s := r.drawStep(rt, nostrtest.PubKey(actor).String(), nostrtest.PubKey(target).String())
+			s := m.Draw(rt, nostrtest.PubKey(actor).String(), nostrtest.PubKey(target).String())
 			serial++
-			c := f.command(f.community, actor, s.kind, append(s.tags, nostrtest.Channel(channel), nostrtest.Tag("serial", strconv.Itoa(serial)))...)
-			before := f.access(channel)
+			opts := []nostrtest.Option{nostrtest.Channel(h), nostrtest.Tag("serial", strconv.Itoa(serial))}
+			for _, tag := range s.Tags {
+				opts = append(opts, nostrtest.Tag(tag...))
+			}
+			c := f.command(f.community, actor, s.Kind, opts...)
+			before := f.access(h)
 			result, err := stores[rapid.IntRange(0, 1).Draw(rt, "replica")].Commit(t.Context(), []*policy.Candidate{c})
 			require.NoError(rt, err)
-			require.Equal(rt, s.allow, result.Verdicts[0].Accepted(), "kind %d by %s: %s", s.kind, actor, result.Verdicts[0].Message)
-			if s.allow {
-				s.apply()
-			} else {
+			require.Equal(rt, s.Allowed, result.Verdicts[0].Accepted(), "kind %d by %s: %s", s.Kind, actor, result.Verdicts[0].Message)
+			if !s.Allowed {
 				require.Nil(rt, result.Row, "nothing follows from what is refused")
 			}
-			after := f.access(channel)
-			require.Equal(rt, r.exists, after.exists)
-			if !r.exists {
+			m = s.After
+			after := f.access(h)
+			require.Equal(rt, m.Exists, after.exists)
+			if !m.Exists {
 				continue
 			}
-			require.Equal(rt, r.roles, f.membersOf(channel))
-			require.Equal(rt, []bool{r.private, r.archived}, []bool{after.private, after.archived})
-			f.requireSnapshots(channel)
-			topic, _ := f.state(channel, nostr.KindGroupMetadata).Tags.First("topic")
-			require.Equal(rt, r.topic, topic)
+			require.Equal(rt, m.Roles, f.membersOf(h))
+			require.Equal(rt, []bool{m.Private, m.Archived}, []bool{after.private, after.archived})
+			for kind, want := range m.State(h) {
+				require.Equal(rt, want, channelmodel.Sorted(f.state(h, kind).Tags), "kind %d", kind)
+			}
 			if before.exists && (before.private != after.private || before.archived != after.archived || !maps.Equal(before.roles, after.roles)) {
 				require.Greater(rt, after.version, before.version, "who may read has changed")
 			}

@@ -1,0 +1,185 @@
+package channelmodel
+
+import (
+	"strconv"
+
+	"pgregory.net/rapid"
+
+	"github.com/apiary-relay/apiary/pkg/nostr"
+)
+
+// Step is one command: what is sent, and what comes of it.
+type Step struct {
+	// Kind and Tags are the command's; the tag of the channel is left to who sends it.
+	Kind nostr.Kind
+	Tags nostr.Tags
+	// Allowed is whether the relay carries it out.
+	Allowed bool
+	// After is the channel afterwards: as before if the command is not allowed.
+	After Channel
+	// Signed are the kinds of the channel's state that the relay signs anew because of it, in ascending order.
+	Signed []nostr.Kind
+}
+
+var (
+	signsMetadata = []nostr.Kind{nostr.KindGroupMetadata}
+	signsMembers  = []nostr.Kind{nostr.KindGroupAdmins, nostr.KindGroupMembers}
+	signsAll      = []nostr.Kind{nostr.KindGroupMetadata, nostr.KindGroupAdmins, nostr.KindGroupMembers, nostr.KindGroupRoles}
+)
+
+// Draw draws what an actor may try with the channel, about a target where that makes sense.
+func (c *Channel) Draw(t *rapid.T, actor, target string) Step {
+	code := rapid.SampledFrom([]string{"open sesame", "open barley"}).Draw(t, "code")
+	role := rapid.SampledFrom([]string{"", owner, admin, member, "guest", "bot"}).Draw(t, "role")
+	text := rapid.SampledFrom([]string{"", "bees", "honey"}).Draw(t, "text")
+	flag := rapid.Bool().Draw(t, "flag")
+	switch command := rapid.IntRange(0, 17).Draw(t, "command"); command {
+	case 0, 1:
+		return c.Create(actor, flag)
+	case 2, 3, 4, 5:
+		return c.Put(actor, target, role)
+	case 6, 7:
+		return c.Remove(actor, target)
+	case 8:
+		return c.Leave(actor)
+	case 9:
+		return c.Join(actor, code)
+	case 10:
+		return c.Invite(actor, code)
+	case 11:
+		return c.Edit(actor, "topic", text)
+	case 12:
+		return c.Edit(actor, "purpose", text)
+	case 13:
+		return c.Edit(actor, "about", text)
+	case 14:
+		return c.Edit(actor, "visibility", map[bool]string{true: "private", false: "open"}[flag])
+	case 15, 16:
+		return c.Say(actor)
+	}
+	if rapid.IntRange(0, 4).Draw(t, "end") == 0 {
+		return c.Delete(actor)
+	}
+	return c.Edit(actor, "archived", strconv.FormatBool(flag))
+}
+
+// step makes a step of which do is the effect.
+func (c *Channel) step(kind nostr.Kind, tags nostr.Tags, allowed bool, signed []nostr.Kind, do func(*Channel)) Step {
+	s := Step{Kind: kind, Tags: tags, Allowed: allowed, After: c.clone()}
+	if allowed {
+		s.Signed = signed
+		do(&s.After)
+		s.After.settle()
+	}
+	return s
+}
+
+// Create makes the channel (kind 9007); the actor owns it.
+func (c *Channel) Create(actor string, private bool) Step {
+	tags := nostr.Tags{{"name", "#Hall"}}
+	if private {
+		tags = append(tags, nostr.Tag{"private"})
+	}
+	return c.step(nostr.KindCreateGroup, tags, !c.Exists, signsAll, func(after *Channel) {
+		*after = Channel{Exists: true, Private: private, Name: "Hall", Roles: map[string]string{actor: owner}, codes: map[string]string{}}
+	})
+}
+
+// Put makes the target a member, or changes its role (kind 9000). Without a role it stays what it is.
+func (c *Channel) Put(actor, target, role string) Step {
+	tags := nostr.Tags{{"p", target}}
+	if role != "" {
+		tags = append(tags, nostr.Tag{"role", role})
+	}
+	was, becomes := c.Roles[target], role
+	switch {
+	case becomes == "" && was == "":
+		becomes = member
+	case becomes == "":
+		becomes = was
+	}
+	signed := signsMembers
+	if was == becomes {
+		signed = nil
+	}
+	allowed := c.Visible(actor) && !c.Archived && c.mayPut(actor, target, was, becomes)
+	return c.step(nostr.KindPutUser, tags, allowed, signed, func(after *Channel) { after.Roles[target] = becomes })
+}
+
+// mayPut reports whether an actor who sees the channel may make the target what it becomes.
+func (c *Channel) mayPut(actor, target, was, becomes string) bool {
+	switch {
+	case was == becomes: // which tells the actor that it is
+		return !c.Private || c.manages(actor) || actor == target
+	case c.Roles[actor] == owner:
+		return was != owner || c.Owners() > 1
+	case c.Roles[actor] == admin:
+		return was != owner && becomes != owner
+	}
+	return was == "" && !c.Private && becomes != owner && becomes != admin
+}
+
+// Remove takes the target out (kind 9001).
+func (c *Channel) Remove(actor, target string) Step {
+	return c.without(nostr.KindRemoveUser, nostr.Tags{{"p", target}}, actor, target)
+}
+
+// Leave takes the actor out (kind 9022).
+func (c *Channel) Leave(actor string) Step {
+	return c.without(nostr.KindLeaveRequest, nil, actor, actor)
+}
+
+func (c *Channel) without(kind nostr.Kind, tags nostr.Tags, actor, target string) Step {
+	was := c.Roles[target]
+	allowed := c.Visible(actor) && !c.Archived && was != "" && (was != owner || c.Owners() > 1) &&
+		(actor == target || c.Roles[actor] == owner || (c.Roles[actor] == admin && was != owner))
+	return c.step(kind, tags, allowed, signsMembers, func(after *Channel) { delete(after.Roles, target) })
+}
+
+// Join makes the actor a member (kind 9021): of what is open, or with a code.
+func (c *Channel) Join(actor, code string) Step {
+	allowed := c.Exists && (!c.Private || c.opens(code)) && !c.Archived && c.Roles[actor] == ""
+	return c.step(nostr.KindJoinRequest, nostr.Tags{{"code", code}}, allowed, signsMembers, func(after *Channel) { after.Roles[actor] = member })
+}
+
+// Invite makes a code (kind 9009).
+func (c *Channel) Invite(actor, code string) Step {
+	allowed := c.Exists && !c.Archived && c.manages(actor)
+	return c.step(nostr.KindCreateInvite, nostr.Tags{{"code", code}}, allowed, nil, func(after *Channel) { after.codes[code] = actor })
+}
+
+// Edit changes what the tag says (kind 9002): topic, purpose, about, visibility or archived.
+func (c *Channel) Edit(actor, tag, value string) Step {
+	allowed := c.Exists && !c.Archived && c.manages(actor)
+	switch {
+	case tag == "topic", tag == "purpose":
+		allowed = c.Exists && !c.Archived && c.Roles[actor] != ""
+	case tag == "archived" && value == "false":
+		allowed = c.Exists && c.manages(actor)
+	}
+	return c.step(nostr.KindEditMetadata, nostr.Tags{{tag, value}}, allowed, signsMetadata, func(after *Channel) {
+		switch tag {
+		case "topic":
+			after.Topic = value
+		case "purpose":
+			after.Purpose = value
+		case "about":
+			after.About = value
+		case "visibility":
+			after.Private = value == "private"
+		case "archived":
+			after.Archived = value == "true"
+		}
+	})
+}
+
+// Say writes a message (kind 9).
+func (c *Channel) Say(actor string) Step {
+	return c.step(nostr.KindChat, nil, c.Visible(actor) && !c.Archived, nil, func(*Channel) {})
+}
+
+// Delete ends the channel (kind 9008).
+func (c *Channel) Delete(actor string) Step {
+	allowed := c.Exists && !c.Archived && c.Roles[actor] == owner
+	return c.step(nostr.KindDeleteGroup, nil, allowed, nil, func(after *Channel) { *after = Channel{} })
+}

@@ -1,0 +1,191 @@
+package cluster_test
+
+import (
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/nostr/wire"
+	"github.com/apiary-relay/apiary/pkg/testkit/nostrtest"
+	"github.com/apiary-relay/apiary/services/internal/channelmodel"
+	"github.com/apiary-relay/apiary/services/internal/cluster"
+)
+
+// stateKinds are what the relay signs of a channel.
+var stateKinds = []nostr.Kind{nostr.KindGroupMetadata, nostr.KindGroupAdmins, nostr.KindGroupMembers, nostr.KindGroupRoles}
+
+// actor is somebody who sends commands through any gateway, and watches a channel through one.
+type actor struct {
+	name, key string
+	by        []*cluster.Client // through each gateway
+	watch     *cluster.Client   // one of them
+	// state listens for the channel's state, as clients do without an h tag, messages for what is said in it.
+	state, messages *cluster.Sub
+}
+
+func newActor(t *testing.T, c *cluster.Cluster, name string, watch int) *actor {
+	t.Helper()
+	a := &actor{name: name, key: nostrtest.PubKey(who(t, name)).String()}
+	for i := range 2 {
+		a.by = append(a.by, cluster.Dial(t, c.Gateway(i), who(t, name)))
+	}
+	a.watch = a.by[watch]
+	return a
+}
+
+// stateOf filters on the state of a channel.
+func stateOf(h string) nostr.Filter {
+	return nostr.Filter{Kinds: stateKinds, Tags: []nostr.TagCondition{{Name: 'd', Values: []string{h}}}}
+}
+
+// listen opens the subscriptions for a channel.
+func (a *actor) listen(h string) {
+	live := stateOf(h)
+	live.Limit = new(int)
+	a.state = a.watch.Subscribe(live)
+	a.listenAgain(h)
+}
+
+func (a *actor) listenAgain(h string) {
+	live := in(h)
+	live.Kinds, live.Limit = []nostr.Kind{nostr.KindChat}, new(int)
+	a.messages = a.watch.Subscribe(live)
+}
+
+// leave closes the subscriptions. Nothing may have come that was not expected.
+func (a *actor) leave() {
+	for _, s := range []*cluster.Sub{a.state, a.messages} {
+		s.Silent()
+		s.Close()
+	}
+}
+
+// requireLive checks what comes of a step, to who may read: what the relay has signed, and a message. Who could before
+// and cannot now is told.
+func (a *actor) requireLive(t *rapid.T, h string, before *channelmodel.Channel, s *channelmodel.Step, sent *nostr.Event) {
+	if !s.After.Visible(a.key) {
+		if before.Visible(a.key) {
+			frame := a.messages.NextFrame()
+			require.Equal(t, wire.LabelClosed, frame.Label, "%s lost the channel and got %s", a.name, frame.RawEvent)
+			require.Equal(t, "restricted: channel access revoked", frame.Message)
+			a.listenAgain(h)
+		}
+		return
+	}
+	if s.Allowed && s.Kind == nostr.KindChat {
+		require.Equal(t, sent, a.messages.Next())
+	}
+	want := s.After.State(h)
+	var kinds []nostr.Kind
+	for range s.Signed {
+		event := a.state.Next()
+		require.Equal(t, want[event.Kind], channelmodel.Sorted(event.Tags), "live kind %d", event.Kind)
+		kinds = append(kinds, event.Kind)
+	}
+	slices.Sort(kinds)
+	require.Equal(t, s.Signed, kinds)
+}
+
+// requireStored checks what an actor finds of the channel.
+func (a *actor) requireStored(t *rapid.T, h string, m *channelmodel.Channel) {
+	stored := a.watch.Query(stateOf(h))
+	if !m.Visible(a.key) {
+		require.Empty(t, stored, "%s cannot know of the channel", a.name)
+		return
+	}
+	got := map[nostr.Kind]nostr.Tags{}
+	for _, event := range stored {
+		require.Equal(t, nostrtest.PubKey(cluster.RelayKey), event.PubKey)
+		got[event.Kind] = channelmodel.Sorted(event.Tags)
+	}
+	require.Len(t, stored, len(stateKinds))
+	require.Equal(t, m.State(h), got)
+}
+
+// Random commands of four keys through two ingest replicas, one behind each gateway, do what the model says: after each
+// step everybody finds, and has got live, the state that the model has, or nothing if the channel is not there for them.
+func TestChannelsAreAsTheModelSays(t *testing.T) {
+	c := cluster.New(t, cluster.Gateways(2), cluster.Ingests(2), cluster.Fanouts(2), cluster.Searches(2), cluster.Paired())
+	var actors []*actor
+	for i, name := range []string{"alice", "bob", "carol", "dave"} {
+		actors = append(actors, newActor(t, c, name, i%2))
+	}
+	channels, serial := 0, 0
+	rapid.Check(t, func(rt *rapid.T) {
+		channels++
+		h := "channel-" + strconv.Itoa(channels)
+		for _, a := range actors {
+			a.listen(h)
+		}
+		var m channelmodel.Channel
+		for range rapid.IntRange(1, 12).Draw(rt, "steps") {
+			a, target := rapid.SampledFrom(actors).Draw(rt, "actor"), rapid.SampledFrom(actors).Draw(rt, "target")
+			s := m.Draw(rt, a.key, target.key)
+			serial++
+			opts := []nostrtest.Option{nostrtest.Kind(s.Kind), nostrtest.Channel(h), nostrtest.Tag("serial", strconv.Itoa(serial))}
+			for _, tag := range s.Tags {
+				opts = append(opts, nostrtest.Tag(tag...))
+			}
+			client := rapid.SampledFrom(a.by).Draw(rt, "replica")
+			event := client.Event(opts...)
+			verdict := client.Publish(event)
+			require.Equal(rt, s.Allowed, verdict.OK, "kind %d by %s: %s", s.Kind, a.name, verdict.Message)
+			for _, each := range actors {
+				each.requireLive(rt, h, &m, &s, event)
+			}
+			m = s.After
+			for _, each := range actors {
+				each.requireStored(rt, h, &m)
+			}
+		}
+		for _, a := range actors {
+			a.leave()
+		}
+	})
+}
+
+// However many owners leave, demote and remove each other at the same time through two ingest replicas, one of them stays.
+func TestTheLastOwnerStays(t *testing.T) {
+	const owners, attempts = 8, 64
+	c := cluster.New(t, cluster.Gateways(2), cluster.Ingests(2), cluster.Paired())
+	h := newHall(t, c)
+	name := func(i int) string { return who(t, "owner-"+strconv.Itoa(i%owners)) }
+	var clients [owners][2]*cluster.Client
+	for i := range clients {
+		h.must(h.owner, nostr.KindPutUser, pubkey(name(i)), nostrtest.Tag("role", "owner"))
+		for gateway := range 2 {
+			clients[i][gateway] = cluster.Dial(t, c.Gateway(gateway), name(i))
+		}
+	}
+	h.must(h.owner, nostr.KindLeaveRequest)
+	var accepted atomic.Int32
+	var all sync.WaitGroup
+	for i := range attempts {
+		opts := []nostrtest.Option{nostrtest.Channel(h.h), nostrtest.Tag("serial", strconv.Itoa(i))}
+		switch i % 3 {
+		case 0:
+			opts = append(opts, nostrtest.Kind(nostr.KindLeaveRequest))
+		case 1:
+			opts = append(opts, nostrtest.Kind(nostr.KindRemoveUser), pubkey(name(i+1+i/owners)))
+		case 2:
+			opts = append(opts, nostrtest.Kind(nostr.KindPutUser), pubkey(name(i)), nostrtest.Tag("role", "guest"))
+		}
+		client := clients[i%owners][i/owners%2]
+		event := client.Event(opts...)
+		all.Go(func() {
+			if verdict, err := client.TryPublish(event); err == nil && verdict.OK {
+				accepted.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	require.GreaterOrEqual(t, accepted.Load(), int32(owners-1), "all but one could go")
+	admins := h.state(h.dial("eve"), nostr.KindGroupAdmins).Tags
+	require.Equal(t, 1, admins.Count("p"), admins)
+}
