@@ -31,7 +31,12 @@ type bridge struct {
 	http *http.Client
 }
 
-func newBridge(cfg Config) *bridge { return &bridge{cfg: cfg, http: cfg.httpClient()} }
+func newBridge(cfg Config) *bridge {
+	client := cfg.httpClient()
+	// A request is signed for one URL: elsewhere it would be refused, and nobody else is to have it.
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &bridge{cfg: cfg, http: client}
+}
 
 // Close has nothing to end.
 func (*bridge) Close() {}
@@ -48,6 +53,9 @@ func (b *bridge) Publish(ctx context.Context, event *nostr.Event) (ok bool, mess
 	}
 	if status != http.StatusOK {
 		text, err := refusal(status, body)
+		if err == nil && (status == http.StatusTooManyRequests || status >= http.StatusInternalServerError) {
+			err = errors.New(Printable(text)) // it was not judged
+		}
 		return false, text, err
 	}
 	if err := json.Unmarshal(body, &verdict); err != nil {

@@ -60,6 +60,7 @@ func (h *hive) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func TestPublishOverHTTP(t *testing.T) {
 	h, cfg := newHive(t,
 		answer{503, `{"error":"error: shutting down, try again"}`},
+		answer{429, `{"error":"slow down"}`},
 		answer{502, `<html>`},
 		answer{200, `{"event_id":"","accepted":true,"message":"info: welcome to this relay"}`},
 	)
@@ -69,7 +70,7 @@ func TestPublishOverHTTP(t *testing.T) {
 	require.Equal(t, "info: welcome to this relay", remark)
 	require.NoError(t, event.Verify())
 	once := "/events " + string(event.AppendJSON(nil))
-	require.Equal(t, []string{once, once, once}, h.asked)
+	require.Equal(t, []string{once, once, once, once}, h.asked)
 }
 
 func TestRefusalsOverHTTP(t *testing.T) {
@@ -93,6 +94,16 @@ func TestRefusalsOverHTTP(t *testing.T) {
 	cfg.Connect = "127.0.0.1:1"
 	_, err = Stored(t.Context(), cfg, nostr.Filter{})
 	require.EqualError(t, err, "connect to http://team.example/ at 127.0.0.1:1: connect: connection refused")
+}
+
+// What is signed for one URL is not sent to another.
+func TestNobodyIsFollowedElsewhere(t *testing.T) {
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("asked") }))
+	defer elsewhere.Close()
+	server := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusTemporaryRedirect))
+	defer server.Close()
+	_, err := Stored(t.Context(), Config{URL: server.URL, Key: nostrtest.Key("alice")}, nostr.Filter{})
+	require.EqualError(t, err, "the server answers 307 Temporary Redirect")
 }
 
 func TestQueryOverHTTP(t *testing.T) {

@@ -195,7 +195,7 @@ func explain(what, service string, err error) error {
 			reason = strings.TrimSuffix(dial, `"`)
 		}
 		if strings.Contains(reason, "server preface") {
-			reason = "who answers there does not speak gRPC, like the port for clients"
+			return fmt.Errorf("%s: who answers there does not speak gRPC, and so is not %s (usual ports: ingest 7401, search 7403; clients have another one)", what, service)
 		}
 		return &UnreachableError{What: what, Service: service, Reason: reason}
 	}

@@ -64,7 +64,7 @@ func (p *process) text(addr, admin net.Addr, created bool) string {
 		}
 	}
 	if created {
-		fmt.Fprintf(&b, "made the community %q, open to any key; to close it to its members:\n", localHost)
+		fmt.Fprintf(&b, "made the community %q, open to any key; to close it to its members (%s client whoami prints your PUBKEY):\n", localHost, p.program)
 		fmt.Fprintf(&b, "    %s community member-add %s PUBKEY%s\n", p.program, localHost, dataFlag)
 		fmt.Fprintf(&b, "    %s community set %s --access closed%s\n", p.program, localHost, dataFlag)
 	}
