@@ -100,6 +100,7 @@ const (
 	KindGroupCall                Kind = 39004 // NIP-29 who is in a channel's live call, signed by the relay
 	KindThreadSummary            Kind = 39005 // summary of a thread, signed by the relay
 	KindWindowBounds             Kind = 39006 // bounds of a page of a channel, signed by the relay
+	KindThreadBounds             Kind = 39007 // bounds of a page of a thread, signed by the relay
 	KindStreamMessageV2          Kind = 40002 // channel message with rich content
 	KindMessageEdit              Kind = 40003 // edit of a channel message
 	KindMessagePin               Kind = 40004 // pinned channel message

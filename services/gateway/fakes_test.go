@@ -291,8 +291,8 @@ func (f *fanout) publish(sequence uint64, env *commonv1.Envelope) {
 // search answers from hooks.
 type search struct {
 	named   named
-	threads func(*searchv1.DescribeThreadsRequest) []*searchv1.Thread // set before it is asked for
-	thread  func(*searchv1.QueryThreadRequest) [][]byte               // likewise
+	threads func(*searchv1.DescribeThreadsRequest) []*searchv1.Thread        // set before it is asked for
+	thread  func(*searchv1.QueryThreadRequest) *searchv1.QueryThreadResponse // likewise
 	searchv1.UnimplementedSearchServiceServer
 
 	mu           sync.Mutex
@@ -303,7 +303,9 @@ type search struct {
 	onCount      func(*searchv1.CountRequest) (uint64, error)
 	hll          []byte // of every count
 	onList       func(*searchv1.ListModerationRequest) []*searchv1.ModerationEntry
-	leastVersion uint64 // of the last CheckAccess
+	leastVersion uint64        // of the last CheckAccess
+	versions     func() uint64 // of the channel, in answers about access
+	cut          bool          // whether answers to queries are
 	onAccess     func(pubkey []byte) bool
 	onCheck      func() // before an answer about access; may block
 	queries      []*searchv1.QueryRequest
@@ -326,11 +328,14 @@ func (s *search) ResolveCommunity(_ context.Context, req *searchv1.ResolveCommun
 
 func (s *search) Query(req *searchv1.QueryRequest, stream grpc.ServerStreamingServer[searchv1.QueryResponse]) error {
 	s.mu.Lock()
-	on := s.onQuery
+	on, cut := s.onQuery, s.cut
 	s.queries = append(s.queries, req)
 	s.mu.Unlock()
 	if on != nil {
-		return on(req, stream.Send)
+		return on(req, func(resp *searchv1.QueryResponse) error {
+			resp.Cut = cut
+			return stream.Send(resp)
+		})
 	}
 	return stream.Send(&searchv1.QueryResponse{Snapshot: &commonv1.Snapshot{}})
 }
@@ -360,6 +365,9 @@ func (s *search) CheckAccess(_ context.Context, req *searchv1.CheckAccessRequest
 	}
 	s.leastVersion = req.GetMinCommunityAclVersion()
 	resp := &searchv1.CheckAccessResponse{}
+	if s.versions != nil && req.GetChannel() != "" {
+		resp.ChannelAclVersion = s.versions()
+	}
 	for _, k := range req.GetPubkeys() {
 		allowed := req.GetCommunity() == openCommunity // as long as the test says nothing else
 		if s.onAccess != nil {

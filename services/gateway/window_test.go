@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/apiary-relay/apiary/pkg/nostr"
 	"github.com/apiary-relay/apiary/pkg/testkit/nostrtest"
@@ -104,13 +103,20 @@ func TestWindowsOfChannels(t *testing.T) {
 	require.EqualValues(t, 201, last.GetFilters()[0].GetLimit())
 	require.Equal(t, second.ID[:], last.GetPaging()[0].GetAfterId())
 
+	// A page that search has cut because of its size ends a row earlier, and is not taken for the last one.
+	w.search.set(func() { w.search.cut = true })
+	status, answer = w.post("alice", "/query", `[{"#h":["lobby"],"top_level":true,"limit":9}]`)
+	require.Equal(t, http.StatusOK, status, answer)
+	bounds = strconv.Quote(`39006 d=lobby:head h=lobby {"has_more":true,"next_cursor":{"created_at":20,"id":"` + id + `"}}`)
+	require.Equal(t, "["+strings.Join([]string{text(first), text(second), bounds}, ",")+"]", answer)
+
 	// Of what may not be read there are not even bounds.
 	w.search.set(func() {
 		w.search.onAccess = func([]byte) bool { return false }
 	})
 	status, answer = w.post("alice", "/query", `[{"#h":["lobby"],"top_level":true}]`)
 	require.NotEqual(t, http.StatusOK, status, answer)
-	require.Len(t, w.search.asked(), 5)
+	require.Len(t, w.search.asked(), 6)
 }
 
 func TestWindowsAreChecked(t *testing.T) {
@@ -129,7 +135,7 @@ func TestWindowsAreChecked(t *testing.T) {
 		`[{"depth_limit":1,"#e":["` + id + `","` + id + `"]}]`:                         "depth_limit requires exactly one #e",
 		`[{"depth_limit":1,"#e":["x"]}]`:                                               "depth_limit requires an event id in #e",
 		`[{"depth_limit":1,"#e":["` + id + `"],"until":1}]`:                            "depth_limit goes with kinds, limit and one #h, and with nothing else",
-		`[{"depth_limit":1,"#e":["` + id + `"],"thread_cursor":1}]`:                    "thread_cursor and thread_cursor_id go together",
+		`[{"depth_limit":1,"#e":["` + id + `"],"thread_cursor_id":"` + id + `"}]`:      "thread_cursor_id requires thread_cursor",
 		`[{"depthLimit":1,"#e":["` + id + `"],"threadCursor":1,"threadCursorId":"x"}]`: "thread_cursor_id must be a 64-hex event id",
 		`[{"depth_limit":-1,"#e":["` + id + `"]}]`:                                     "invalid filters: depth_limit is of another type",
 		`[{"depth_limit":1,"depthLimit":1,"#e":["` + id + `"]}]`:                       "invalid filters: filter has a key twice",
@@ -141,37 +147,4 @@ func TestWindowsAreChecked(t *testing.T) {
 		require.Contains(t, answer, message, body)
 	}
 	require.Empty(t, w.search.asked())
-}
-
-// A page of a thread is what search says it is.
-func TestThreadsOverHTTP(t *testing.T) {
-	w := newWorld(t)
-	id := strings.Repeat("ab", 32)
-	var asked []*searchv1.QueryThreadRequest
-	w.search.thread = func(req *searchv1.QueryThreadRequest) [][]byte {
-		asked = append(asked, req)
-		return [][]byte{[]byte("1"), []byte("2")}
-	}
-	status, answer := w.post("alice", "/query", `[{"#e":["`+id+`"],"depth_limit":3}]`)
-	require.Equal(t, http.StatusOK, status, answer)
-	require.Equal(t, "[1,2]", answer)
-	status, answer = w.post("alice", "/query",
-		`[{"#e":["`+id+`"],"#h":["lobby"],"kinds":[9],"limit":9000,"depthLimit":1,"threadCursor":7,"threadCursorId":"`+id+`"}]`)
-	require.Equal(t, http.StatusOK, status, answer)
-	status, answer = w.post("alice", "/query", `[{"#e":["`+id+`"],"depth_limit":3,"kinds":[]}]`)
-	require.Equal(t, http.StatusOK, status, answer)
-	require.Equal(t, "[]", answer)
-	require.Len(t, asked, 2)
-	key, root := nostrtest.PubKey("alice"), []byte(strings.Repeat("\xab", 32))
-	for i, want := range []*searchv1.QueryThreadRequest{
-		{Root: root, Depth: 3, Limit: 100},
-		{Root: root, Depth: 1, Limit: 500, Channel: "lobby", Kinds: []uint32{9}, AfterCreatedAt: 7, AfterId: root},
-	} {
-		want.Community, want.Principal = openCommunity, &commonv1.Principal{Pubkeys: [][]byte{key[:]}}
-		require.True(t, proto.Equal(want, asked[i]), asked[i])
-	}
-}
-
-func (s *search) QueryThread(_ context.Context, req *searchv1.QueryThreadRequest) (*searchv1.QueryThreadResponse, error) {
-	return &searchv1.QueryThreadResponse{Events: s.thread(req)}, nil
 }

@@ -57,6 +57,13 @@ func TestQueryBytesOfAnAnswer(t *testing.T) {
 
 	alice := nostr.Filter{Authors: []nostr.PubKey{nostrtest.PubKey("alice")}}
 	require.Equal(t, raws(large[:4]...), read(t, c, queryFor(community, principal(), alice)), "what begins within the bytes")
+	for n, want := range map[int]bool{3: false, 4: true, 5: true} {
+		alice.Limit = &n
+		answer, err := collect(c.Query(t.Context(), queryFor(community, principal(), alice)))
+		require.NoError(t, err)
+		require.Equal(t, want, answer[0].GetCut(), "a limit of %d", n)
+	}
+	alice.Limit = nil
 	require.Equal(t, raws(large[:2]...), read(t, c, queryFor(community, principal(), alice, nostr.Filter{Kinds: []nostr.Kind{30}})),
 		"filters share them")
 

@@ -39,14 +39,15 @@ func (s *Service) Query(req *searchv1.QueryRequest, stream grpc.ServerStreamingS
 	if err != nil {
 		return err
 	}
-	return send(stream, snapshot, join(found, merge(answers)))
+	cut := slices.ContainsFunc(slices.Concat(found, answers), s.fills(len(filters)))
+	return send(stream, &searchv1.QueryResponse{Snapshot: snapshot.Proto(), Cut: cut}, join(found, merge(answers)))
 }
 
 // query answers each filter that can match something from one snapshot: those with a search in found, best
 // first, the others in answers, newest first.
 // pages is empty or says for each filter which page is wanted.
 func (s *Service) query(ctx context.Context, r access.Reader, filters []*nostr.Filter, pages []plan.Page) (snap store.Snapshot, found, answers [][]store.Event, err error) {
-	share := s.cfg.AnswerBytes / int64(max(len(filters), 1))
+	share := s.share(len(filters))
 	var searches, others []plan.Plan
 	for i, f := range filters {
 		var p plan.Plan
@@ -69,6 +70,21 @@ func (s *Service) query(ctx context.Context, r access.Reader, filters []*nostr.F
 		return store.Snapshot{}, nil, nil, err
 	}
 	return snap, answers[:len(searches)], answers[len(searches):], nil
+}
+
+// share is how many bytes of raw JSON each of so many filters may have.
+func (s *Service) share(filters int) int64 { return s.cfg.AnswerBytes / int64(max(filters, 1)) }
+
+// fills returns whether the answer to one of so many filters has used up its share, so that others may have been left out.
+func (s *Service) fills(filters int) func(answer []store.Event) bool {
+	share := s.share(filters)
+	return func(answer []store.Event) bool {
+		var size int64
+		for i := range answer {
+			size += int64(len(answer[i].Raw))
+		}
+		return size >= share
+	}
 }
 
 // join yields what searches found, in their order, and then the rest, each event once.
@@ -137,9 +153,8 @@ func merge(answers [][]store.Event) iter.Seq[*store.Event] {
 	}
 }
 
-// send sends the snapshot and the events, in responses of bounded size; at least one.
-func send(stream grpc.ServerStreamingServer[searchv1.QueryResponse], snapshot store.Snapshot, events iter.Seq[*store.Event]) error {
-	resp := &searchv1.QueryResponse{Snapshot: snapshot.Proto()}
+// send sends the events in responses of bounded size; at least the first one, which is begun.
+func send(stream grpc.ServerStreamingServer[searchv1.QueryResponse], resp *searchv1.QueryResponse, events iter.Seq[*store.Event]) error {
 	size := 0
 	for e := range events {
 		if size > 0 && size+len(e.Raw) > responseBytes {

@@ -67,7 +67,7 @@ func (s *Service) QueryThread(ctx context.Context, req *searchv1.QueryThreadRequ
 	keys, err := parseKeys(req.GetPrincipal().GetPubkeys(), maxPrincipal)
 	page := store.Page{
 		Depth: req.GetDepth(), Channel: req.GetChannel(), Limit: int(req.GetLimit()),
-		AfterCreatedAt: req.GetAfterCreatedAt(), AfterID: req.GetAfterId(),
+		Newest: req.GetNewestFirst(), AfterCreatedAt: req.GetAfterCreatedAt(), AfterID: req.GetAfterId(),
 	}
 	switch after := len(req.GetAfterId()); {
 	case err != nil:
@@ -85,9 +85,9 @@ func (s *Service) QueryThread(ctx context.Context, req *searchv1.QueryThreadRequ
 	for _, k := range req.GetKinds() {
 		page.Kinds = append(page.Kinds, nostr.Kind(k))
 	}
-	raws, err := s.store.Replies(ctx, access.Reader{Community: tenant.ID(req.GetCommunity()), Keys: keys, Now: s.now().Unix()}, page)
+	raws, more, err := s.store.Replies(ctx, access.Reader{Community: tenant.ID(req.GetCommunity()), Keys: keys, Now: s.now().Unix()}, page)
 	if err != nil {
 		return nil, err
 	}
-	return &searchv1.QueryThreadResponse{Events: raws}, nil
+	return &searchv1.QueryThreadResponse{Events: raws, More: more}, nil
 }

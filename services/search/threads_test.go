@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
@@ -101,6 +102,7 @@ func TestQueryThread(t *testing.T) {
 	}
 	root, replies := thread("lobby")
 	secret, hidden := thread("secret")
+	more := false
 	ask := func(req *searchv1.QueryThreadRequest) []string {
 		t.Helper()
 		req.Community = int64(community)
@@ -109,6 +111,7 @@ func TestQueryThread(t *testing.T) {
 		}
 		resp, err := c.QueryThread(t.Context(), req)
 		require.NoError(t, err)
+		more = resp.GetMore()
 		list := []string{}
 		for _, raw := range resp.GetEvents() {
 			list = append(list, string(raw))
@@ -128,11 +131,47 @@ func TestQueryThread(t *testing.T) {
 	req := &searchv1.QueryThreadRequest{Principal: reader, Root: root.ID[:], Depth: 100, Limit: 2}
 	for i := 0; i < len(replies); i += 2 {
 		walked = append(walked, ask(req)...)
+		require.Equal(t, i+2 < len(replies), more, "the last page is full")
 		last := replies[i+1]
 		req.AfterCreatedAt, req.AfterId = last.CreatedAt, last.ID[:]
 	}
 	require.Equal(t, raws(replies...), walked)
 	require.Empty(t, ask(req))
+	require.Equal(t, raws(replies[3:]...), ask(&searchv1.QueryThreadRequest{Principal: reader, Root: root.ID[:], Depth: 100, AfterCreatedAt: 3}),
+		"without an id those of its second are wanted as well")
+
+	newest := slices.Clone(replies)
+	slices.SortFunc(newest, func(a, b *nostr.Event) int {
+		return cmp.Or(cmp.Compare(b.CreatedAt, a.CreatedAt), bytes.Compare(a.ID[:], b.ID[:]))
+	})
+	for size := 1; size <= len(newest)+1; size++ {
+		walked = []string{}
+		req = &searchv1.QueryThreadRequest{Principal: reader, Root: root.ID[:], Depth: 100, Channel: "lobby", NewestFirst: true, Limit: uint32(size)}
+		for more = true; more; {
+			walked = append(walked, ask(req)...)
+			last := newest[len(walked)-1]
+			req.AfterCreatedAt, req.AfterId = last.CreatedAt, last.ID[:]
+			require.Equal(t, len(walked) < len(newest), more, "pages of %d", size)
+		}
+		require.Equal(t, raws(newest...), walked, "pages of %d", size)
+	}
+	for _, channel := range []string{"", "secret", "lobby"} {
+		require.Empty(t, ask(&searchv1.QueryThreadRequest{Principal: reader, Root: secret.ID[:], Depth: 100, Channel: channel, NewestFirst: true}))
+		require.False(t, more)
+	}
+
+	// A page that is cut because of its size says that there is more.
+	root = event("lobby", 9, 1)
+	for i := range 8 {
+		e := nostrtest.Event(t, "alice", nostrtest.Kind(9), nostrtest.CreatedAt(int64(10+i)), nostrtest.Channel("lobby"), nostrtest.Content(strings.Repeat("x", 1<<20)))
+		db.Insert(t, community, e)
+		db.Exec(t, `INSERT INTO ingest.replies (community_id, id, root_id, parent_id, depth, broadcast, pubkey, created_at)
+			VALUES ($1, $2, $3, $3, 1, false, $4, $5)`, int64(community), e.ID[:], root.ID[:], alice[:], e.CreatedAt)
+	}
+	for _, first := range []bool{true, false} {
+		require.Len(t, ask(&searchv1.QueryThreadRequest{Principal: reader, Root: root.ID[:], Depth: 1, NewestFirst: first}), 6)
+		require.True(t, more)
+	}
 
 	for name, req := range map[string]*searchv1.QueryThreadRequest{
 		"no community": {Root: root.ID[:], Limit: 1},

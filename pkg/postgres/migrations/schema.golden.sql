@@ -632,9 +632,13 @@ CREATE INDEX community_hosts_community ON ingest.community_hosts USING btree (co
 
 CREATE INDEX deleted_channels_time ON ingest.deleted_channels USING btree (deleted_at);
 
+CREATE INDEX event_tags_action ON ONLY ingest.event_tags USING btree (community_id, value, created_at DESC, id) WHERE ((name = 'p'::text) AND (kind = ANY (ARRAY[40007, 46010])));
+
 CREATE UNIQUE INDEX event_tags_value ON ONLY ingest.event_tags USING btree (community_id, name, value, created_at DESC, id);
 
 CREATE UNIQUE INDEX event_tags_default_community_id_name_value_created_at_id_idx ON ingest.event_tags_default USING btree (community_id, name, value, created_at DESC, id);
+
+CREATE INDEX event_tags_default_community_id_value_created_at_id_idx ON ingest.event_tags_default USING btree (community_id, value, created_at DESC, id) WHERE ((name = 'p'::text) AND (kind = ANY (ARRAY[40007, 46010])));
 
 CREATE INDEX events_author ON ONLY ingest.events USING btree (community_id, pubkey, created_at DESC, id);
 
@@ -662,6 +666,8 @@ CREATE INDEX invites_expiry ON ingest.invites USING btree (expires_at);
 
 CREATE INDEX reminders_due ON ingest.reminders USING btree (due_at);
 
+CREATE INDEX replies_newest ON ingest.replies USING btree (community_id, root_id, created_at DESC, id);
+
 CREATE INDEX replies_root ON ingest.replies USING btree (community_id, root_id, created_at, id);
 
 CREATE INDEX timeouts_expiry ON ingest.timeouts USING btree (expires_at);
@@ -671,6 +677,8 @@ CREATE INDEX documents_time ON search.documents USING btree (community_id, creat
 CREATE INDEX documents_words ON search.documents USING gin (words);
 
 ALTER INDEX ingest.event_tags_value ATTACH PARTITION ingest.event_tags_default_community_id_name_value_created_at_id_idx;
+
+ALTER INDEX ingest.event_tags_action ATTACH PARTITION ingest.event_tags_default_community_id_value_created_at_id_idx;
 
 ALTER INDEX ingest.events_channel ATTACH PARTITION ingest.events_default_community_id_channel_id_created_at_id_idx;
 

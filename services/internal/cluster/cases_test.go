@@ -83,6 +83,7 @@ var cases = []testCase{
 	{"members have the names that their profiles claim", names},
 	{"channel_window_rows_overlays_and_exact_multiple_exhaustion", windows},
 	{"channel_window_rejects_half_cursor_and_client_overlay_kinds", badWindows},
+	{"a thread is shown in windows over HTTP", threadWindows},
 	{"a reaction and a deletion belong to the channel of their target", followTargets},
 	{"a hidden target is a missing one", hiddenTargets},
 	{"reply_ingest_pushes_live_thread_summary", threads},

@@ -164,3 +164,64 @@ func topLevel(t *testing.T, c *cluster.Cluster) {
 	require.Equal(t, []*nostr.Event{aloud, root}, rows)
 	require.Equal(t, []*nostr.Event{low, aloud}, a.read("alice", `"#e":["`+root.ID.String()+`"],"depth_limit":1`))
 }
+
+// threadWindows pages along a thread from its end, also where many replies are of one second, and looks at it from where it cannot be seen.
+func threadWindows(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	a := newTalk(t, c, nostrtest.Tag("private"))
+	root := a.say(9)
+	var replies []*nostr.Event
+	for i := range 5 {
+		replies = append(replies, a.say(int64(i/4), answers(root), nostrtest.Content(strconv.Itoa(i)))) // four in a second
+	}
+	slices.SortFunc(replies, func(x, y *nostr.Event) int {
+		return strings.Compare(strconv.FormatInt(a.now-x.CreatedAt, 10)+x.ID.String(), strconv.FormatInt(a.now-y.CreatedAt, 10)+y.ID.String())
+	})
+	like := a.author.Accept(nostrtest.Kind(nostr.KindReaction), nostrtest.Content("+"), to(replies[0]))
+	edit := a.author.Accept(nostrtest.Kind(nostr.KindMessageEdit), nostrtest.Channel(a.h), nostrtest.Content("better"), to(root))
+	window := func(name, fields string) (events []*nostr.Event, bounds *nostr.Event) {
+		t.Helper()
+		events = a.read(name, `"thread_window":true,"kinds":[9],"#e":["`+root.ID.String()+`"]`+fields)
+		bounds = events[len(events)-1]
+		require.Equal(t, nostr.KindThreadBounds, bounds.Kind)
+		require.Equal(t, nostrtest.PubKey(cluster.RelayKey), bounds.PubKey)
+		require.Equal(t, [][]string{{"h", a.h}, {"e", root.ID.String()}}, [][]string{bounds.Tags[1], bounds.Tags[2]})
+		return events[:len(events)-1], bounds
+	}
+	for _, size := range []int{1, 2, 5} { // 5 is exactly the thread, and the last page
+		var walked []*nostr.Event
+		for cursor := ""; ; {
+			rows, bounds := window("alice", `,"limit":`+strconv.Itoa(size)+cursor)
+			walked = append(walked, rows...)
+			last := walked[len(walked)-1]
+			if len(walked) == len(replies) {
+				require.JSONEq(t, `{"version":1,"direction":"older","has_more":false,"next_cursor":null}`, bounds.Content)
+				break
+			}
+			require.JSONEq(t, `{"version":1,"direction":"older","has_more":true,"next_cursor":{`+at(last, "created_at", "id")+`}}`, bounds.Content)
+			cursor = "," + at(last, "until", "before_id")
+		}
+		require.Equal(t, replies, walked, "pages of %d", size)
+	}
+	rows, _ := window("alice", `,"limit":1,"include_aux":true`)
+	require.Equal(t, replies[:1], rows[:1])
+	require.ElementsMatch(t, []*nostr.Event{like, edit}, rows[1:])
+	aux := a.read("alice", `"#e":["`+root.ID.String()+`"],"depth_limit":1,"limit":1,"include_aux":true`)
+	require.Equal(t, replies[4:], aux[:1], "from the other end")
+	require.Equal(t, []*nostr.Event{edit}, aux[1:])
+
+	// Who may not read the channel learns nothing; to who may, what is missing, deleted or hidden elsewhere is a thread without replies.
+	require.Empty(t, a.read("mallory", `"thread_window":true,"#e":["`+root.ID.String()+`"]`))
+	mallory := cluster.Dial(t, c.Gateway(1), who(t, "mallory"))
+	own := channelID(t) + "-m"
+	mallory.Accept(nostrtest.Kind(nostr.KindCreateGroup), nostrtest.Channel(own))
+	gone := mallory.Accept(nostrtest.Kind(nostr.KindChat), nostrtest.Channel(own))
+	mallory.Accept(nostrtest.Kind(nostr.KindDeletion), to(gone))
+	for _, id := range []string{root.ID.String(), gone.ID.String(), strings.Repeat("ab", 32)} {
+		found := query(t, c.Gateway(0), "localhost", who(t, "mallory"), `[{"thread_window":true,"#h":["`+own+`"],"#e":["`+id+`"]}]`)
+		require.Len(t, found, 1)
+		require.JSONEq(t, `{"version":1,"direction":"older","has_more":false,"next_cursor":null}`, found[0].Content)
+	}
+	overlay := mallory.Event(nostrtest.Kind(nostr.KindThreadBounds), nostrtest.Channel(own))
+	require.Equal(t, cluster.Verdict{Message: "restricted: relay-only kind"}, mallory.Publish(overlay))
+}

@@ -15,6 +15,9 @@ import (
 	"github.com/apiary-relay/apiary/services/gateway/internal/session"
 )
 
+// maxThreadWindows is how many of them may be windows of threads, by the contract of such windows.
+const maxThreadWindows = 4
+
 // maxExtended is how many filters of one request may have extensions: each is several questions to search.
 const maxExtended = 5
 
@@ -33,6 +36,8 @@ type extension struct {
 
 	FeedTypes []string `json:"feed_types"`
 
+	ThreadWindow bool `json:"thread_window"`
+
 	DepthLimit *uint32 `json:"depth_limit"`
 	Cursor     *int64  `json:"thread_cursor"`
 	CursorID   *string `json:"thread_cursor_id"`
@@ -46,7 +51,7 @@ var aliases = map[string]string{
 
 // extensions are the names of the fields, those of aliases included.
 var extensions = slices.AppendSeq([]string{
-	"before_id", "page", "top_level", "include_aux", "include_summaries", "depth_limit", "thread_cursor", "thread_cursor_id", "search_mode", "feed_types",
+	"before_id", "page", "top_level", "include_aux", "include_summaries", "depth_limit", "thread_cursor", "thread_cursor_id", "search_mode", "feed_types", "thread_window",
 }, maps.Keys(aliases))
 
 // extend takes the extensions out of an array of filters: rest has the filters without them, in order, and list what
@@ -168,20 +173,20 @@ func (e *extension) paging(f *nostr.Filter, most int) (*searchv1.Paging, error) 
 }
 
 // window is the page of a channel that a filter asks for with top_level.
-func (e *extension) window(f *nostr.Filter) (*session.Window, error) {
+func (e *extension) window(f *nostr.Filter) (w session.Window, err error) {
 	channels, _ := f.Tag('h')
-	w := &session.Window{Filter: *f, Aux: e.IncludeAux, Summaries: e.Summaries}
+	w = session.Window{Filter: *f, Aux: e.IncludeAux, Summaries: e.Summaries}
 	switch {
 	case len(channels) != 1:
-		return nil, fault.New(fault.Invalid, "top_level requires exactly one #h channel")
+		return w, fault.New(fault.Invalid, "top_level requires exactly one #h channel")
 	case f.Search != "" || e.Page != nil:
-		return nil, fault.New(fault.Invalid, "top_level goes with neither search nor page")
+		return w, fault.New(fault.Invalid, "top_level goes with neither search nor page")
 	case (e.BeforeID != nil) != (f.Until != nil):
-		return nil, fault.New(fault.Invalid, "top_level cursor requires both until and before_id, or neither")
+		return w, fault.New(fault.Invalid, "top_level cursor requires both until and before_id, or neither")
 	case e.BeforeID != nil:
 		id, err := nostr.ParseID(*e.BeforeID)
 		if err != nil {
-			return nil, fault.New(fault.Invalid, "top_level: before_id must be a 64-hex event id")
+			return w, fault.New(fault.Invalid, "top_level: before_id must be a 64-hex event id")
 		}
 		w.After = id[:]
 	}
@@ -194,41 +199,87 @@ var feeds = map[string]kind.Feeds{
 }
 
 // feed is what a filter asks for with feed_types.
-func (e *extension) feed(f *nostr.Filter) (*session.Feed, error) {
-	feed := &session.Feed{Filter: *f}
+func (e *extension) feed(f *nostr.Filter) (feed session.Feed, err error) {
+	feed.Filter = *f
 	for _, name := range e.FeedTypes {
 		t, ok := feeds[name]
 		if !ok {
-			return nil, fault.New(fault.Invalid, "feed_types must be of mentions, needs_action, activity and agent_activity")
+			return feed, fault.New(fault.Invalid, "feed_types must be of mentions, needs_action, activity and agent_activity")
 		}
 		feed.Types = append(feed.Types, t)
 	}
 	channels, _ := f.Tag('h')
 	if len(f.IDs) > 0 || len(f.Tags) > min(len(channels), 1) || f.Search != "" || e.Page != nil || e.BeforeID != nil || e.DepthLimit != nil {
-		return nil, fault.New(fault.Invalid, "feed_types goes with kinds, authors, #h, since, until and limit, and with nothing else")
+		return feed, fault.New(fault.Invalid, "feed_types goes with kinds, authors, #h, since, until and limit, and with nothing else")
 	}
 	return feed, nil
 }
 
 // thread is the page of a thread that a filter asks for with depth_limit.
-func (e *extension) thread(f *nostr.Filter) (*session.Thread, error) {
+func (e *extension) thread(f *nostr.Filter) (t session.Thread, err error) {
 	roots, _ := f.Tag('e')
 	channels, _ := f.Tag('h')
-	t := &session.Thread{Filter: *f, Depth: *e.DepthLimit}
+	t = session.Thread{Filter: *f, Depth: *e.DepthLimit, After: e.Cursor, Aux: e.IncludeAux}
 	switch {
 	case len(roots) != 1:
-		return nil, fault.New(fault.Invalid, "depth_limit requires exactly one #e")
+		return t, fault.New(fault.Invalid, "depth_limit requires exactly one #e")
 	case len(channels) > 1 || len(f.Tags) > 1+len(channels) || len(f.IDs) > 0 || len(f.Authors) > 0 || f.Since != nil || f.Until != nil ||
 		f.Search != "" || e.Page != nil || e.BeforeID != nil:
-		return nil, fault.New(fault.Invalid, "depth_limit goes with kinds, limit and one #h, and with nothing else")
-	case (e.Cursor == nil) != (e.CursorID == nil):
-		return nil, fault.New(fault.Invalid, "thread_cursor and thread_cursor_id go together")
-	case e.Cursor != nil:
+		return t, fault.New(fault.Invalid, "depth_limit goes with kinds, limit and one #h, and with nothing else")
+	case e.Cursor == nil && e.CursorID != nil:
+		return t, fault.New(fault.Invalid, "thread_cursor_id requires thread_cursor")
+	case e.CursorID != nil:
 		id, err := nostr.ParseID(*e.CursorID)
 		if err != nil {
-			return nil, fault.New(fault.Invalid, "thread_cursor_id must be a 64-hex event id")
+			return t, fault.New(fault.Invalid, "thread_cursor_id must be a 64-hex event id")
 		}
-		t.AfterCreatedAt, t.AfterID = *e.Cursor, id[:]
+		t.AfterID = id[:]
 	}
 	return t, nil
+}
+
+func (e *extension) isThreadWindow() bool { return e != nil && e.ThreadWindow }
+
+// Bounds of a window of a thread. What is beyond is refused and not brought within: the bounds that the relay signs name what was asked for.
+const (
+	windowReplies    = 50 // unless the filter says
+	maxWindowReplies = 200
+	maxWindowDepth   = 100 // also unless the filter says
+)
+
+// threadWindow is the page of a thread that a filter asks for with thread_window.
+func (e *extension) threadWindow(f *nostr.Filter) (w session.ThreadWindow, err error) {
+	w = session.ThreadWindow{Filter: *f, Limit: windowReplies, Depth: maxWindowDepth, Aux: e.IncludeAux}
+	channels, _ := f.Tag('h')
+	roots, _ := f.Tag('e')
+	if len(channels) != 1 || len(roots) != 1 {
+		return w, fault.New(fault.Invalid, "thread_window requires exactly one #h channel and one #e event id")
+	}
+	if w.Root, err = nostr.ParseID(roots[0]); err != nil {
+		return w, fault.New(fault.Invalid, "thread_window requires exactly one #h channel and one #e event id")
+	}
+	if f.Limit != nil {
+		w.Limit = uint32(min(max(*f.Limit, 0), maxWindowReplies+1))
+	}
+	if e.DepthLimit != nil {
+		w.Depth = *e.DepthLimit
+	}
+	switch {
+	case len(f.Tags) > 2 || len(f.IDs) > 0 || len(f.Authors) > 0 || f.Since != nil || f.Search != "" || e.TopLevel || e.Summaries ||
+		e.FeedTypes != nil || e.Page != nil || e.SearchMode != "" || e.Cursor != nil || e.CursorID != nil:
+		return w, fault.New(fault.Invalid, "thread_window goes with kinds, limit, depth_limit, include_aux, until and before_id, and with nothing else")
+	case w.Limit < 1 || w.Limit > maxWindowReplies:
+		return w, fault.New(fault.Invalid, fmt.Sprintf("thread_window: limit must be 1 to %d", maxWindowReplies))
+	case w.Depth < 1 || w.Depth > maxWindowDepth:
+		return w, fault.New(fault.Invalid, fmt.Sprintf("thread_window: depth_limit must be 1 to %d", maxWindowDepth))
+	case (e.BeforeID != nil) != (f.Until != nil):
+		return w, fault.New(fault.Invalid, "thread_window cursor requires both until and before_id, or neither")
+	case e.BeforeID != nil:
+		id, err := nostr.ParseID(*e.BeforeID)
+		if err != nil || *f.Until < 0 {
+			return w, fault.New(fault.Invalid, "thread_window: before_id must be a 64-hex event id, and until not negative")
+		}
+		w.After = id[:]
+	}
+	return w, nil
 }

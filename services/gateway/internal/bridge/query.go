@@ -4,17 +4,24 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/apiary-relay/apiary/pkg/fault"
 	"github.com/apiary-relay/apiary/pkg/nostr"
 	"github.com/apiary-relay/apiary/pkg/nostr/wire"
 	commonv1 "github.com/apiary-relay/apiary/proto/gen/apiary/common/v1"
-	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
 	"github.com/apiary-relay/apiary/services/gateway/internal/session"
 )
+
+// searchResults is how many events a search finds unless its filter says.
+const searchResults = 100
+
+// windowsTime bounds a query with windows of threads.
+const windowsTime = 8 * time.Second
 
 // Query answers a POST with an array of filters: the stored events as an array. Filters without extensions are answered
 // as the history of a REQ with them, and then each of the others by itself, in order.
@@ -28,91 +35,128 @@ func (b *Bridge) Query(w http.ResponseWriter, r *http.Request, c session.Communi
 		if err != nil {
 			return nil, err
 		}
-		parts, err := b.split(filters, extended)
+		parts, err := b.split(&call, filters, extended)
 		if err != nil {
 			return nil, err
 		}
-		answer := []byte{'['}
-		add := func(raw []byte) error {
-			if len(answer)+len(raw)+len(",]") > b.cfg.Answer {
-				return fault.New(fault.Invalid, fmt.Sprintf(
-					"the answer is larger than %d bytes: ask for less with limit, since or until", b.cfg.Answer))
-			}
-			if len(answer) > 1 {
-				answer = append(answer, ',')
-			}
-			answer = append(answer, raw...)
-			return nil
-		}
-		for _, part := range parts {
-			switch {
-			case part.window != nil:
-				err = b.Sessions.Window(ctx, c.ID, call.principal(), *part.window, add)
-			case part.feed != nil:
-				err = b.Sessions.Feed(ctx, c.ID, call.principal(), *part.feed, add)
-			case part.thread != nil:
-				err = b.Sessions.Thread(ctx, c.ID, call.principal(), *part.thread, add)
-			case part.paging != nil:
-				err = b.Sessions.StoredPage(ctx, c.ID, call.principal(), part.filters[0], part.paging, add)
-			default:
-				err = b.Sessions.Stored(ctx, c.ID, call.principal(), part.filters, add)
-			}
-			if err != nil {
+		ctx, cancel := b.limitWindows(ctx, extended)
+		defer cancel()
+		answer := answer{text: []byte{'['}, most: b.cfg.Answer}
+		for _, ask := range parts {
+			if err := answer.take(ctx, ask); err != nil {
 				return nil, err
 			}
 		}
-		return append(answer, ']'), nil
+		return append(answer.text, ']'), nil
 	})
 }
 
-// searchResults is how many events a search finds unless its filter says.
-const searchResults = 100
+// part asks for what is answered by itself: filters as in a REQ, one with its page, the window of a channel or of a thread, a feed, or a page of a
+// thread.
+type part func(ctx context.Context, each func(raw []byte) error) error
 
-// part is what is answered by itself: filters as in a REQ, one with its page, the window of a channel, a feed, or a page of a thread.
-type part struct {
-	filters []nostr.Filter
-	paging  *searchv1.Paging
-	window  *session.Window
-	feed    *session.Feed
-	thread  *session.Thread
+// answer is an array of events that is not complete.
+type answer struct {
+	text []byte
+	most int // bytes
+}
+
+// take adds what a part asks for. Where it changes meanwhile who may read, it is asked for once more.
+func (a *answer) take(ctx context.Context, ask part) error {
+	before := len(a.text)
+	err := ask(ctx, a.add)
+	if errors.Is(err, session.ErrMoved) {
+		a.text = a.text[:before]
+		err = ask(ctx, a.add)
+	}
+	return err
+}
+
+func (a *answer) add(raw []byte) error {
+	if len(a.text)+len(raw)+len(",]") > a.most {
+		return fault.New(fault.Invalid, fmt.Sprintf("the answer is larger than %d bytes: ask for less with limit, since or until", a.most))
+	}
+	if len(a.text) > 1 {
+		a.text = append(a.text, ',')
+	}
+	a.text = append(a.text, raw...)
+	return nil
+}
+
+// limitWindows bounds the time of a query with windows of threads, as clients that page along one expect.
+func (b *Bridge) limitWindows(ctx context.Context, extended []*extension) (context.Context, context.CancelFunc) {
+	if !slices.ContainsFunc(extended, (*extension).isThreadWindow) {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, windowsTime, fault.New(fault.Overloaded, "thread windows took too long; ask for less"))
 }
 
 // split makes parts of filters; extended is empty or has what each of them says besides.
-func (b *Bridge) split(filters []nostr.Filter, extended []*extension) ([]part, error) {
-	plain := part{}
+func (b *Bridge) split(call *call, filters []nostr.Filter, extended []*extension) ([]part, error) {
+	var plain []nostr.Filter
 	var parts []part
+	windows := 0
 	for i, f := range filters {
 		if f.Search != "" && f.Limit == nil {
 			f.Limit = new(min(searchResults, b.cfg.Limit))
 		}
 		if len(extended) == 0 || extended[i] == nil {
-			plain.filters = append(plain.filters, f)
+			plain = append(plain, f)
 			continue
+		}
+		if extended[i].isThreadWindow() {
+			if windows++; windows > maxThreadWindows {
+				return nil, fault.New(fault.Invalid, "at most four thread windows per query")
+			}
 		}
 		if len(parts) == maxExtended {
 			return nil, fault.New(fault.Invalid, fmt.Sprintf("invalid filters: more than %d with fields that are not of NIP-01", maxExtended))
 		}
-		var err error
-		one := part{filters: []nostr.Filter{f}}
-		switch {
-		case extended[i].TopLevel:
-			one.window, err = extended[i].window(&f)
-		case extended[i].FeedTypes != nil:
-			one.feed, err = extended[i].feed(&f)
-		case extended[i].DepthLimit != nil:
-			one.thread, err = extended[i].thread(&f)
-		default:
-			one.paging, err = extended[i].paging(&f, b.cfg.Limit)
-		}
+		ask, err := b.extended(call, &f, extended[i])
 		if err != nil {
 			return nil, err
 		}
-		parts = append(parts, one)
+		parts = append(parts, ask)
 	}
-	if len(plain.filters) > 0 {
-		parts = slices.Insert(parts, 0, plain)
+	if len(plain) > 0 {
+		parts = slices.Insert(parts, 0, func(ctx context.Context, each func([]byte) error) error {
+			return b.Sessions.Stored(ctx, call.community.ID, call.principal(), plain, each)
+		})
 	}
 	return parts, nil
+}
+
+// extended is the part of a filter with extensions.
+func (b *Bridge) extended(call *call, f *nostr.Filter, e *extension) (part, error) {
+	c, p := call.community, call.principal()
+	switch {
+	case e.ThreadWindow:
+		w, err := e.threadWindow(f)
+		return func(ctx context.Context, each func([]byte) error) error {
+			return b.Sessions.ThreadWindow(ctx, c, p, w, each)
+		}, err
+	case e.TopLevel:
+		w, err := e.window(f)
+		return func(ctx context.Context, each func([]byte) error) error {
+			return b.Sessions.Window(ctx, c.ID, p, w, each)
+		}, err
+	case e.FeedTypes != nil:
+		feed, err := e.feed(f)
+		return func(ctx context.Context, each func([]byte) error) error {
+			return b.Sessions.Feed(ctx, c.ID, p, feed, each)
+		}, err
+	case e.DepthLimit != nil:
+		t, err := e.thread(f)
+		return func(ctx context.Context, each func([]byte) error) error {
+			return b.Sessions.Thread(ctx, c.ID, p, t, each)
+		}, err
+	default:
+		paging, err := e.paging(f, b.cfg.Limit)
+		return func(ctx context.Context, each func([]byte) error) error {
+			_, err := b.Sessions.StoredPage(ctx, c.ID, p, *f, paging, each)
+			return err
+		}, err
+	}
 }
 
 // Count answers a POST with an array of filters: {"count":n}, with "hll" as in the answer to a COUNT.

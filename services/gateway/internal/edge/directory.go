@@ -39,7 +39,6 @@ type Community struct {
 	Name, Description, Icon, Owner string
 	// MinPow is the least difficulty of an event in bits (NIP-13), 0 for none.
 	MinPow int
-	host   string // by which it was found
 	// Blocked are the networks whose clients are refused.
 	Blocked []netip.Prefix
 }
@@ -146,9 +145,9 @@ func (d *Directory) ask(ctx context.Context, host string) (*Community, error) {
 		return nil, fmt.Errorf("parse blocked networks: %w", err)
 	}
 	return &Community{
-		Community: session.Community{ID: r.GetCommunity(), Hosts: hosts, Closed: r.GetClosed()},
+		Community: session.Community{ID: r.GetCommunity(), Host: host, Hosts: hosts, Closed: r.GetClosed()},
 		Name:      r.GetName(), Description: r.GetDescription(), Icon: r.GetIcon(), Owner: hex.EncodeToString(r.GetOwner()),
-		MinPow: int(r.GetMinPow()), Blocked: blocked, host: host,
+		MinPow: int(r.GetMinPow()), Blocked: blocked,
 	}, nil
 }
 

@@ -58,9 +58,9 @@ func (h *Handler) name(w http.ResponseWriter, r *http.Request, c *Community) {
 // proxy says, there.
 func (h *Handler) webSocket(r *http.Request, c *Community) string {
 	if r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https" {
-		return "wss://" + c.host
+		return "wss://" + c.Host
 	}
-	return "ws://" + c.host
+	return "ws://" + c.Host
 }
 
 // name returns the key, in hexadecimal, that has a name (in lower case) at the host by which the community was found;
@@ -75,7 +75,7 @@ func (d *Directory) name(ctx context.Context, c *Community, name string) (string
 		return "", context.Cause(ctx)
 	}
 	defer d.names.Release(1)
-	resp, err := d.resolver.ResolveName(ctx, &searchv1.ResolveNameRequest{Community: c.ID, Name: name, Host: c.host})
+	resp, err := d.resolver.ResolveName(ctx, &searchv1.ResolveNameRequest{Community: c.ID, Name: name, Host: c.Host})
 	switch {
 	case fault.ReasonOf(err) == fault.NotFound:
 		return "", nil

@@ -34,7 +34,7 @@ func (srv *Server) Feed(ctx context.Context, community int64, p *commonv1.Princi
 		limit = *f.Filter.Limit
 	}
 	limit = min(limit, maxFeedEvents, srv.cfg.Limit)
-	page := reader{srv: srv, community: community, principal: p, each: each, seen: make(map[nostr.ID]bool)}
+	page := srv.reader(community, p, each)
 	for i, t := range f.Types {
 		if len(page.seen) == limit {
 			break

@@ -8,6 +8,7 @@ import (
 
 	"github.com/apiary-relay/apiary/pkg/fault"
 	commonv1 "github.com/apiary-relay/apiary/proto/gen/apiary/common/v1"
+	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
 	"github.com/apiary-relay/apiary/services/gateway/internal/hub"
 )
 
@@ -51,7 +52,7 @@ func (s *Session) history(ctx context.Context, sub *subscription, q query, p *co
 		if err := s.srv.presence(ctx, s.community.ID, q, p, h.add); err != nil || !q.stored {
 			return err
 		}
-		return s.srv.stored(ctx, s.community.ID, q, p, sub.setSnapshot, h.add)
+		return s.srv.stored(ctx, s.community.ID, q, p, func(first *searchv1.QueryResponse) { sub.setSnapshot(first.GetSnapshot()) }, h.add)
 	})
 	if err != nil {
 		return callError(ctx, err)

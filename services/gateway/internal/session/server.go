@@ -81,7 +81,8 @@ type Config struct {
 type Community struct {
 	// ID is the surrogate key.
 	ID int64
-	// Hosts are the authorities that an AUTH event may name, that of the connection included.
+	// Host is the authority by which it was found, normalised, and Hosts are those that an AUTH event may name, Host included.
+	Host  string
 	Hosts []string
 	// Closed is set when only members may use the community, and nobody else's key is admitted.
 	Closed bool

@@ -32,23 +32,25 @@ func (srv *Server) Stored(
 	if err != nil || !q.stored {
 		return err
 	}
-	return srv.stored(ctx, community, q, p, func(*commonv1.Snapshot) {}, func(_ context.Context, raw []byte) error {
+	return srv.stored(ctx, community, q, p, func(*searchv1.QueryResponse) {}, func(_ context.Context, raw []byte) error {
 		return each(raw)
 	})
 }
 
-// StoredPage is Stored for a page of what one filter matches; paging is not changed.
+// StoredPage is Stored for a page of what one filter matches; paging is not changed. It reports whether the page may have been cut short,
+// before its limit, because of its size.
 func (srv *Server) StoredPage(
 	ctx context.Context, community int64, p *commonv1.Principal, f nostr.Filter, paging *searchv1.Paging, each func(raw []byte) error,
-) error {
+) (cut bool, err error) {
 	q, err := srv.planFor(p, []nostr.Filter{f})
 	if err != nil || !q.stored {
-		return err
+		return false, err
 	}
 	q.paging = []*searchv1.Paging{paging}
-	return srv.stored(ctx, community, q, p, func(*commonv1.Snapshot) {}, func(_ context.Context, raw []byte) error {
+	err = srv.stored(ctx, community, q, p, func(first *searchv1.QueryResponse) { cut = first.GetCut() }, func(_ context.Context, raw []byte) error {
 		return each(raw)
 	})
+	return cut, err
 }
 
 // Count answers as a COUNT would be: how many stored events match, and the registers of NIP-45's
@@ -87,11 +89,11 @@ func asker(community int64, p *commonv1.Principal) askerKey {
 	return a
 }
 
-// stored runs a stored query: snapshot is called first, each with every event. The context of each ends
+// stored runs a stored query: begin is called first, with the first response, each with every event. The context of each ends
 // with the query's.
 func (srv *Server) stored(
 	ctx context.Context, community int64, q query, p *commonv1.Principal,
-	snapshot func(*commonv1.Snapshot), each func(ctx context.Context, raw []byte) error,
+	begin func(first *searchv1.QueryResponse), each func(ctx context.Context, raw []byte) error,
 ) error {
 	ctx, cancel := context.WithTimeout(ctx, srv.cfg.QueryTimeout)
 	defer cancel()
@@ -122,7 +124,7 @@ func (srv *Server) stored(
 		}
 		watch.Stop()
 		if first {
-			snapshot(resp.GetSnapshot())
+			begin(resp)
 		}
 		for _, raw := range resp.GetEvents() {
 			if err := each(ctx, raw); err != nil {

@@ -7,6 +7,7 @@ package overlay
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/apiary-relay/apiary/pkg/fault"
@@ -20,6 +21,9 @@ const (
 	maxTags     = 8
 	maxContent  = 16 << 10
 )
+
+// kinds are those that may be signed. Nothing of them is ever stored.
+var kinds = []uint32{uint32(nostr.KindThreadSummary), uint32(nostr.KindWindowBounds), uint32(nostr.KindThreadBounds)}
 
 // Service signs overlays.
 type Service struct {
@@ -62,7 +66,7 @@ func (s *Service) SignOverlays(ctx context.Context, req *ingestv1.SignOverlaysRe
 func eventOf(o *ingestv1.Overlay) (*nostr.Event, error) {
 	ev := &nostr.Event{Kind: nostr.Kind(o.GetKind()), Content: o.GetContent()}
 	switch {
-	case o.GetKind() != uint32(nostr.KindThreadSummary) && o.GetKind() != uint32(nostr.KindWindowBounds):
+	case !slices.Contains(kinds, o.GetKind()):
 		return nil, fault.New(fault.Invalid, fmt.Sprintf("kind %d is no overlay", o.GetKind()))
 	case len(o.GetTags()) > maxTags:
 		return nil, fault.New(fault.Invalid, fmt.Sprintf("%d tags, at most %d", len(o.GetTags()), maxTags))

@@ -18,6 +18,7 @@
 //	words     a search (NIP-50)                                 documents_words (GIN), then events_time
 //	ids       ids are given                                     event_ids_pkey, then events_time
 //	address   all kinds replaceable or addressable, and authors addresses_pkey, then events_time
+//	action    #p of one key, and only kinds that ask it to act  event_tags_action, then events_time
 //	tag       a tag condition (not h) that tells much           event_tags_value, then events_time
 //	channel   #h                                                channels (community_id, h), then events_channel
 //	authors   authors                                           events_author

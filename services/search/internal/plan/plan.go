@@ -117,7 +117,7 @@ func buildPage(f *nostr.Filter, r access.Reader, out output, page *Page, limit i
 		s.Top, s.Prefix = page.Top, page.Prefix && driver == DriverWords
 		a["rows"], a["offset"], a["cursor"], a["after"] = int64(rows), int64(page.Offset), a["until"], append([]byte{}, page.After...)
 	}
-	if driver == DriverTag {
+	if driver == DriverTag || driver == DriverAction {
 		t := tags[0]
 		tags = tags[1:]
 		a["tag"] = t.name
@@ -199,7 +199,7 @@ func (a arguments) addSteps(now int64) {
 }
 
 // choose picks the driver; see the package comment for the order and its reasons. A tag driver drives
-// with tags[0].
+// with tags[0], and so does that of actions.
 func choose(f *nostr.Filter, channels []string, tags []condition) Driver {
 	switch {
 	case f.Search != "":
@@ -208,6 +208,8 @@ func choose(f *nostr.Filter, channels []string, tags []condition) Driver {
 		return DriverIDs
 	case len(f.Authors) > 0 && allAddressed(f.Kinds) && len(f.Kinds)*len(f.Authors) <= maxAddresses:
 		return DriverAddress
+	case len(tags) > 0 && isAction(&tags[0], f.Kinds):
+		return DriverAction
 	case len(tags) > 0 && !tags[0].class:
 		return DriverTag
 	case channels != nil:
@@ -275,6 +277,12 @@ func isClass(name byte) bool {
 		return true
 	}
 	return false
+}
+
+// isAction reports whether the condition is for what one key has to act on, of kinds that have an index of their own.
+func isAction(c *condition, kinds []nostr.Kind) bool {
+	return c.name == "p" && len(c.values) == 1 && len(kinds) > 0 &&
+		!slices.ContainsFunc(kinds, func(k nostr.Kind) bool { return kind.Of(k).Feeds&kind.NeedsAction == 0 })
 }
 
 // channelsOf returns the channels that #h asks for, nil if there is no #h, and false if it can match none.

@@ -20,6 +20,7 @@ const (
 	DriverKinds
 	DriverTime
 	DriverWords
+	DriverAction
 	drivers
 )
 
@@ -40,6 +41,8 @@ func (d Driver) String() string {
 		return "kinds"
 	case DriverWords:
 		return "words"
+	case DriverAction:
+		return "action"
 	default:
 		return "time"
 	}

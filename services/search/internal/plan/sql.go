@@ -1,8 +1,10 @@
 package plan
 
 import (
+	"strconv"
 	"strings"
 
+	"github.com/apiary-relay/apiary/pkg/nostr/kind"
 	"github.com/apiary-relay/apiary/services/search/internal/access"
 )
 
@@ -183,11 +185,27 @@ var sources = [drivers]source{
         ) AS k` + lookupChecked,
 		byKey: true,
 	},
+	DriverAction: {
+		// Index: event_tags_action, which has these kinds only. The planner sees that it may be used because they are part of the text.
+		scan: `ingest.event_tags k` + lookupOfAuthors,
+		conditions: ` AND k.community_id = @community AND k.name = 'p' AND k.kind IN (` + actions() + `) AND k.value = @value AND ` +
+			tagOfKinds + ` AND ` + spanKey,
+		byKey: true,
+	},
 	DriverTime: {
 		// Index: events_time.
 		scan:       `ingest.events e`,
 		conditions: ` AND e.community_id = @community AND ` + spanEvent + ` AND ` + unexpired,
 	},
+}
+
+// actions lists the kinds that have the index event_tags_action.
+func actions() string {
+	var list []string
+	for _, k := range kind.List(func(r kind.Rules) bool { return r.Feeds&kind.NeedsAction != 0 }) {
+		list = append(list, strconv.Itoa(int(k)))
+	}
+	return strings.Join(list, ", ")
 }
 
 // manyValues is the tag driver with several values.

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/nostr/kind"
 	"github.com/apiary-relay/apiary/pkg/testkit/pgtest"
 	"github.com/apiary-relay/apiary/services/search/internal/access"
 	"github.com/apiary-relay/apiary/services/search/internal/fixture"
@@ -46,6 +47,10 @@ const planLimit = 20
 
 // hexOf is the value of a tag that names an id or a key.
 func hexOf(b [32]byte) string { return nostr.ID(b).String() }
+
+func feedKinds(f kind.Feeds) []nostr.Kind {
+	return kind.List(func(r kind.Rules) bool { return r.Feeds&f != 0 })
+}
 
 func tag(name byte, values ...string) nostr.TagCondition {
 	return nostr.TagCondition{Name: name, Values: values}
@@ -75,6 +80,10 @@ func planCases() []planCase {
 		{"kinds", 2, nostr.Filter{Kinds: []nostr.Kind{7, 9}}},
 		{"time", 1, nostr.Filter{}},
 		{"words", 1, nostr.Filter{Search: "bees"}},
+		{"feed_mentions", 1, nostr.Filter{Kinds: feedKinds(kind.Mentions), Tags: []nostr.TagCondition{tag('p', hexOf(fixture.Author(3)))}}},
+		{"feed_needs_action", 1, nostr.Filter{Kinds: feedKinds(kind.NeedsAction), Tags: []nostr.TagCondition{tag('p', hexOf(fixture.Author(3)))}}},
+		{"feed_activity", 6, nostr.Filter{Kinds: feedKinds(kind.Activity)}},
+		{"window", 1, nostr.Filter{Kinds: []nostr.Kind{9}, Tags: []nostr.TagCondition{tag('h', "c2")}}},
 		{"channel_stepped", 4, nostr.Filter{Kinds: []nostr.Kind{9}, Tags: []nostr.TagCondition{tag('h', channels...)}}},
 	}
 }
@@ -85,6 +94,37 @@ type planCase struct {
 	filter nostr.Filter
 }
 
+// statement is one of the package's own, with the arguments that a case explains it with; values is what bounds how much it reads, as
+// with a planCase.
+type statement struct {
+	name   string
+	values int
+	plan   plan.Plan
+}
+
+// statements has the case of every filter, and those that read threads.
+func statements(t *testing.T) []statement {
+	t.Helper()
+	var list []statement
+	cases := planCases()
+	for i := range cases {
+		list = append(list, statement{cases[i].name, cases[i].values, cases[i].plan(t)})
+	}
+	root, r := fixture.EventID(0), access.Reader{Community: fixture.Seeded, Keys: []nostr.PubKey{fixture.Author(2)}, Now: fixture.End}
+	for _, c := range []struct {
+		name string
+		page Page
+	}{
+		{"thread", Page{Root: root, Depth: 100, Limit: planLimit}},
+		{"thread_newest", Page{Root: root, Depth: 100, Channel: "c1", Kinds: []nostr.Kind{9}, Newest: true, Limit: planLimit}},
+	} {
+		sql, args := c.page.statement(r)
+		list = append(list, statement{c.name, 1, plan.Plan{SQL: sql, Args: args}})
+	}
+	keys := [][]byte{r.Keys[0][:]}
+	return append(list, statement{"thread_summaries", 2, plan.Plan{SQL: threads, Args: []any{int64(r.Community), keys, [][]byte{root[:]}, r.Now}}})
+}
+
 // Each driver's statement uses its index, sorts nothing on its way to the limit, and reads little more
 // than it returns: one row ahead in each monthly partition, and what the reader may not see. It does so
 // whatever the statistics: a plan made while the partitions are empty is the same.
@@ -93,15 +133,15 @@ func TestPlans(t *testing.T) {
 	db := fixture.New(t.Context(), s.pool)
 	db.Partitions(t)
 	before := map[string]string{}
-	for _, c := range planCases() {
-		tree, parents := s.explain(t, c.plan(t), true)
+	for _, c := range statements(t) {
+		tree, parents := s.explain(t, c.plan, true)
 		before[c.name] = tree.normalise(parents)
 		require.Empty(t, tree.filteredKeys(parents), "%s on empty partitions", c.name)
 	}
 	db.Seed(t, 60_000)
-	for _, c := range planCases() {
+	for _, c := range statements(t) {
 		t.Run(c.name, func(t *testing.T) {
-			tree, parents := s.explain(t, c.plan(t), true)
+			tree, parents := s.explain(t, c.plan, true)
 			golden(t, c.name, tree.normalise(parents))
 			require.Empty(t, tree.filteredKeys(parents), "what is in the index is looked up, not filtered")
 			require.Equal(t, tree.normalise(parents), before[c.name], "the plan on empty partitions")
@@ -110,7 +150,7 @@ func TestPlans(t *testing.T) {
 			require.LessOrEqual(t, read, float64(c.values*(3*planLimit+fixture.Months+1)), "rows read")
 
 			// With the planner left to itself, no event table is read from end to end either.
-			tree, _ = s.explain(t, c.plan(t), false)
+			tree, _ = s.explain(t, c.plan, false)
 			require.NotContains(t, tree.scanned(), "Seq Scan", "default planner settings")
 		})
 	}
@@ -120,6 +160,9 @@ func (c *planCase) plan(t *testing.T) plan.Plan {
 	t.Helper()
 	r := access.Reader{Community: fixture.Seeded, Keys: []nostr.PubKey{fixture.Author(2)}, Now: fixture.End}
 	p, ok := plan.Rows(&c.filter, r, planLimit, 1<<20)
+	if c.name == "window" {
+		p, ok = plan.RowsOf(&c.filter, r, plan.Page{Top: true}, planLimit, 1<<20)
+	}
 	require.True(t, ok)
 	return p
 }
@@ -263,7 +306,7 @@ func (n *node) render(b *strings.Builder, parents map[string]string, depth int) 
 // read sums the rows that scans of the event tables gave or threw away.
 func (n *node) read(parents map[string]string) float64 {
 	sum := 0.0
-	if slices.Contains([]string{"events", "event_tags", "event_ids", "addresses", "documents"}, cmp.Or(parents[n.Relation], n.Relation)) {
+	if slices.Contains([]string{"events", "event_tags", "event_ids", "addresses", "documents", "replies"}, cmp.Or(parents[n.Relation], n.Relation)) {
 		sum = (n.Rows + n.Removed) * n.Loops
 	}
 	for i := range n.Plans {
@@ -274,7 +317,7 @@ func (n *node) read(parents map[string]string) float64 {
 
 // keys are columns of a table's index that every statement has values for. As a filter they would mean that all
 // rows with the columns before them are read.
-var keys = map[string]string{"event_tags": "value", "community_members": "pubkey", "banned_pubkeys": "pubkey"}
+var keys = map[string]string{"event_tags": "value", "replies": "root_id", "community_members": "pubkey", "banned_pubkeys": "pubkey"}
 
 // filteredKeys lists the filters on such columns.
 func (n *node) filteredKeys(parents map[string]string) []string {

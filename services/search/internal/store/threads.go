@@ -101,7 +101,10 @@ type Page struct {
 	Channel string
 	// Kinds are those wanted, empty for all.
 	Kinds []nostr.Kind
-	// AfterCreatedAt and AfterID are the place of the reply before the first; without AfterID it is the first of all.
+	// Newest has the newest come first, not the oldest.
+	Newest bool
+	// AfterCreatedAt and AfterID are the place of the reply before the first. Without AfterID it is the first of all that are
+	// not older, or, of the newest first, of all.
 	AfterCreatedAt int64
 	AfterID        []byte
 	// Limit is how many are returned at most.
@@ -111,13 +114,22 @@ type Page struct {
 // pageBytes is the size of a page that is only one reply longer; a message of gRPC has 8 MiB.
 const pageBytes = 6 << 20
 
-// replies reads a page of the replies to $3. Of one second they are in the order of their ids.
-//
-// Index: replies_root, events_time, channels_pkey.
-var replies = strings.NewReplacer("@community", "$1", "@keys", "$2").Replace(access.ReaderCTE + `
-SELECT raw FROM (
-    SELECT e.created_at, e.id, e.raw,
-        sum(octet_length(e.raw)) OVER (ORDER BY e.created_at, e.id ROWS UNBOUNDED PRECEDING) - octet_length(e.raw) AS before
+// oldest and newest read a page of the replies to $3. Of one second they are in the order of their ids either way.
+var (
+	// Index: replies_root, events_time, channels_pkey.
+	oldest = repliesOf("(k.created_at, k.id) > ($7, $8)", "created_at, id")
+	// Index: replies_newest, events_time, channels_pkey.
+	newest = repliesOf("k.created_at <= $7 AND (k.created_at < $7 OR k.id > $8)", "created_at DESC, id")
+)
+
+// repliesOf is the statement for one order. A thread is in one channel, since ingest takes no reply to what is in another: whether it may be
+// read, and is in the channel asked for, is found out by one of its replies. So a thread that may not be read costs the same, however long it is.
+func repliesOf(behind, order string) string {
+	byKey := "k." + strings.Replace(order, " id", " k.id", 1)
+	return strings.NewReplacer("@community", "$1", "@keys", "$2").Replace(access.ReaderCTE + `
+SELECT raw, total FROM (
+    SELECT e.created_at, e.id, e.raw, count(*) OVER () AS total,
+        sum(octet_length(e.raw)) OVER (ORDER BY ` + order + ` ROWS UNBOUNDED PRECEDING) - octet_length(e.raw) AS before
     FROM (
         SELECT e.created_at, e.id, e.raw
         FROM ingest.replies k
@@ -127,41 +139,79 @@ SELECT raw FROM (
                 AND (e.expires_at IS NULL OR e.expires_at > $4)
                 AND ($5::int[] IS NULL OR e.kind = ANY ($5::int[])) OFFSET 0
         ) AS e
-        WHERE ` + access.Admitted + ` AND k.community_id = @community AND k.root_id = $3 AND k.depth <= $6
-            AND (k.created_at, k.id) > ($7, $8)
+        WHERE ` + access.Admitted + ` AND ` + openThread + ` AND k.community_id = @community AND k.root_id = $3 AND k.depth <= $6 AND ` + behind + `
             AND ` + access.ReadableEvent + ` AND ` + access.Present + ` AND ` + access.Party + `
-            AND ($9::text = '' OR EXISTS (
-                SELECT FROM ingest.channels ch WHERE ch.community_id = @community AND ch.id = e.channel_id AND ch.h = $9 OFFSET 0))
-        ORDER BY k.created_at, k.id LIMIT $10
+        ORDER BY ` + byKey + ` LIMIT $10
     ) AS e
 ) AS w
 WHERE before < $11
-ORDER BY created_at, id`)
+ORDER BY ` + order)
+}
 
-// Replies returns a page of the replies of a thread, the oldest first, raw; at most 6 MiB and one reply.
-func (s *Store) Replies(ctx context.Context, r access.Reader, page Page) (raws [][]byte, err error) {
+// openThread holds if the thread of $3 is in a channel that the reader may read, and in $9 unless that is empty.
+//
+// Index: replies_root, events_time, channels_pkey.
+const openThread = `EXISTS (
+            SELECT FROM (
+                SELECT k.created_at, k.id FROM ingest.replies k
+                WHERE k.community_id = @community AND k.root_id = $3 ORDER BY k.created_at, k.id LIMIT 1
+            ) AS k
+            CROSS JOIN LATERAL (
+                SELECT e.channel_id FROM ingest.events e
+                WHERE e.community_id = @community AND e.created_at = k.created_at AND e.id = k.id OFFSET 0
+            ) AS e
+            CROSS JOIN LATERAL (
+                SELECT ch.id, ch.visibility FROM ingest.channels ch
+                WHERE ch.community_id = @community AND ch.id = e.channel_id AND ($9::text = '' OR ch.h = $9) OFFSET 0
+            ) AS ch
+            WHERE ` + access.ReadableChannel + ` OFFSET 0)`
+
+// statement returns the page's statement, which reads one reply more than the limit to see whether there is one.
+func (p *Page) statement(r access.Reader) (sql string, args []any) {
 	keys := make([][]byte, len(r.Keys))
 	for i := range r.Keys {
 		keys[i] = r.Keys[i][:]
 	}
 	var kinds []int32 // NULL
-	for _, k := range page.Kinds {
+	for _, k := range p.Kinds {
 		kinds = append(kinds, int32(k))
 	}
-	at := page.AfterCreatedAt
-	if len(page.AfterID) == 0 {
-		at = math.MinInt64
-	}
-	err = s.readBulk(ctx, func(ctx context.Context, conn *pgx.Conn, _ session) error {
-		rows, err := conn.Query(ctx, replies, int64(r.Community), keys, page.Root[:], r.Now, kinds, min(page.Depth, math.MaxInt16),
-			at, append([]byte{}, page.AfterID...), page.Channel, page.Limit, pageBytes)
-		if err == nil {
-			raws, err = pgx.CollectRows(rows, pgx.RowTo[[]byte])
+	sql, at := oldest, p.AfterCreatedAt
+	if p.Newest {
+		sql = newest
+		if len(p.AfterID) == 0 {
+			at = math.MaxInt64
 		}
+	}
+	return sql, []any{
+		int64(r.Community), keys, p.Root[:], r.Now, kinds, int64(min(p.Depth, math.MaxInt16)),
+		at, append([]byte{}, p.AfterID...), p.Channel, int64(p.Limit + 1), int64(pageBytes),
+	}
+}
+
+// Replies returns a page of the replies of a thread, raw, at most 6 MiB and one reply, and whether there are others behind it.
+func (s *Store) Replies(ctx context.Context, r access.Reader, page Page) (raws [][]byte, more bool, err error) {
+	sql, args := page.statement(r)
+	err = s.readBulk(ctx, func(ctx context.Context, conn *pgx.Conn, _ session) error {
+		raws, more = nil, false
+		rows, err := conn.Query(ctx, sql, args...)
 		if err != nil {
 			return fmt.Errorf("read replies: %w", err)
 		}
+		var raw []byte
+		var total int
+		_, err = pgx.ForEachRow(rows, []any{&raw, &total}, func() error {
+			if len(raws) < page.Limit {
+				raws = append(raws, raw)
+			}
+			raw = nil
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("read replies: %w", err)
+		}
+		more = total > len(raws)
 		return nil
 	})
-	return raws, err
+	return raws, more, err
 }

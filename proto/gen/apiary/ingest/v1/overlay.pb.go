@@ -70,7 +70,7 @@ func (x *SignOverlaysRequest) GetOverlays() []*Overlay {
 // Overlay is an event but for who signs it, and when.
 type Overlay struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// kind is 39005 or 39006.
+	// kind is 39005, 39006 or 39007.
 	Kind uint32 `protobuf:"varint,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	// tags are at most 8.
 	Tags []*OverlayTag `protobuf:"bytes,2,rep,name=tags,proto3" json:"tags,omitempty"`

@@ -29,7 +29,7 @@ const (
 // OverlayService signs what a gateway makes up for one answer to a client, with the relay's key, which ingest alone
 // has. Nothing is stored or published.
 type OverlayServiceClient interface {
-	// SignOverlays signs events of the kinds 39005 and 39006 as of now. RESTRICTED where the relay has no key.
+	// SignOverlays signs events of the kinds 39005 to 39007 as of now. RESTRICTED where the relay has no key.
 	SignOverlays(ctx context.Context, in *SignOverlaysRequest, opts ...grpc.CallOption) (*SignOverlaysResponse, error)
 }
 
@@ -58,7 +58,7 @@ func (c *overlayServiceClient) SignOverlays(ctx context.Context, in *SignOverlay
 // OverlayService signs what a gateway makes up for one answer to a client, with the relay's key, which ingest alone
 // has. Nothing is stored or published.
 type OverlayServiceServer interface {
-	// SignOverlays signs events of the kinds 39005 and 39006 as of now. RESTRICTED where the relay has no key.
+	// SignOverlays signs events of the kinds 39005 to 39007 as of now. RESTRICTED where the relay has no key.
 	SignOverlays(context.Context, *SignOverlaysRequest) (*SignOverlaysResponse, error)
 	mustEmbedUnimplementedOverlayServiceServer()
 }

@@ -247,7 +247,10 @@ type QueryResponse struct {
 	// snapshot is set in the first response and only there.
 	Snapshot *v1.Snapshot `protobuf:"bytes,1,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
 	// events are raw JSON objects as they were submitted.
-	Events        [][]byte `protobuf:"bytes,2,rep,name=events,proto3" json:"events,omitempty"`
+	Events [][]byte `protobuf:"bytes,2,rep,name=events,proto3" json:"events,omitempty"`
+	// cut is set in the first response where the events of some filter have used up its share of the answer's bytes: there
+	// may be more than it got, whatever its limit was.
+	Cut           bool `protobuf:"varint,3,opt,name=cut,proto3" json:"cut,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -294,6 +297,13 @@ func (x *QueryResponse) GetEvents() [][]byte {
 		return x.Events
 	}
 	return nil
+}
+
+func (x *QueryResponse) GetCut() bool {
+	if x != nil {
+		return x.Cut
+	}
+	return false
 }
 
 // DescribeThreadsRequest asks about threads.
@@ -513,12 +523,14 @@ type QueryThreadRequest struct {
 	// kinds are those wanted, empty for all.
 	Kinds []uint32 `protobuf:"varint,6,rep,packed,name=kinds,proto3" json:"kinds,omitempty"`
 	// after_created_at and after_id, 32 bytes, are the place of the reply before the first; without after_id it is the
-	// first of all.
+	// first of all, or, of the oldest first, of those that are not older than after_created_at.
 	AfterCreatedAt int64 `protobuf:"varint,7,opt,name=after_created_at,json=afterCreatedAt,proto3" json:"after_created_at,omitempty"`
 	// after_id belongs to after_created_at.
 	AfterId []byte `protobuf:"bytes,8,opt,name=after_id,json=afterId,proto3" json:"after_id,omitempty"`
 	// limit is how many are returned at most, 1 to 500; fewer when they are larger than 6 MiB together.
-	Limit         uint32 `protobuf:"varint,9,opt,name=limit,proto3" json:"limit,omitempty"`
+	Limit uint32 `protobuf:"varint,9,opt,name=limit,proto3" json:"limit,omitempty"`
+	// newest_first has the newest come first.
+	NewestFirst   bool `protobuf:"varint,10,opt,name=newest_first,json=newestFirst,proto3" json:"newest_first,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -616,11 +628,20 @@ func (x *QueryThreadRequest) GetLimit() uint32 {
 	return 0
 }
 
+func (x *QueryThreadRequest) GetNewestFirst() bool {
+	if x != nil {
+		return x.NewestFirst
+	}
+	return false
+}
+
 // QueryThreadResponse is the answer.
 type QueryThreadResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// events are raw JSON objects as they were submitted.
-	Events        [][]byte `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
+	Events [][]byte `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
+	// more is set where there are others behind the last of them.
+	More          bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -660,6 +681,13 @@ func (x *QueryThreadResponse) GetEvents() [][]byte {
 		return x.Events
 	}
 	return nil
+}
+
+func (x *QueryThreadResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
 }
 
 // CountRequest is a stored count.
@@ -1474,10 +1502,11 @@ const file_apiary_search_v1_search_proto_rawDesc = "" +
 	"\bafter_id\x18\x01 \x01(\fR\aafterId\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\rR\x06offset\x12\x1b\n" +
 	"\ttop_level\x18\x03 \x01(\bR\btopLevel\x12\x16\n" +
-	"\x06prefix\x18\x04 \x01(\bR\x06prefix\"_\n" +
+	"\x06prefix\x18\x04 \x01(\bR\x06prefix\"q\n" +
 	"\rQueryResponse\x126\n" +
 	"\bsnapshot\x18\x01 \x01(\v2\x1a.apiary.common.v1.SnapshotR\bsnapshot\x12\x16\n" +
-	"\x06events\x18\x02 \x03(\fR\x06events\"\x87\x01\n" +
+	"\x06events\x18\x02 \x03(\fR\x06events\x12\x10\n" +
+	"\x03cut\x18\x03 \x01(\bR\x03cut\"\x87\x01\n" +
 	"\x16DescribeThreadsRequest\x12\x1c\n" +
 	"\tcommunity\x18\x01 \x01(\x03R\tcommunity\x129\n" +
 	"\tprincipal\x18\x02 \x01(\v2\x1b.apiary.common.v1.PrincipalR\tprincipal\x12\x14\n" +
@@ -1491,7 +1520,7 @@ const file_apiary_search_v1_search_proto_rawDesc = "" +
 	"\rlast_reply_at\x18\x04 \x01(\x03R\vlastReplyAt\x12\"\n" +
 	"\fparticipants\x18\x05 \x03(\fR\fparticipants\x12\x1d\n" +
 	"\n" +
-	"summary_at\x18\x06 \x01(\x03R\tsummaryAt\"\xa2\x02\n" +
+	"summary_at\x18\x06 \x01(\x03R\tsummaryAt\"\xc5\x02\n" +
 	"\x12QueryThreadRequest\x12\x1c\n" +
 	"\tcommunity\x18\x01 \x01(\x03R\tcommunity\x129\n" +
 	"\tprincipal\x18\x02 \x01(\v2\x1b.apiary.common.v1.PrincipalR\tprincipal\x12\x12\n" +
@@ -1501,9 +1530,12 @@ const file_apiary_search_v1_search_proto_rawDesc = "" +
 	"\x05kinds\x18\x06 \x03(\rR\x05kinds\x12(\n" +
 	"\x10after_created_at\x18\a \x01(\x03R\x0eafterCreatedAt\x12\x19\n" +
 	"\bafter_id\x18\b \x01(\fR\aafterId\x12\x14\n" +
-	"\x05limit\x18\t \x01(\rR\x05limit\"-\n" +
+	"\x05limit\x18\t \x01(\rR\x05limit\x12!\n" +
+	"\fnewest_first\x18\n" +
+	" \x01(\bR\vnewestFirst\"A\n" +
 	"\x13QueryThreadResponse\x12\x16\n" +
-	"\x06events\x18\x01 \x03(\fR\x06events\"\x9b\x01\n" +
+	"\x06events\x18\x01 \x03(\fR\x06events\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\"\x9b\x01\n" +
 	"\fCountRequest\x12\x1c\n" +
 	"\tcommunity\x18\x01 \x01(\x03R\tcommunity\x129\n" +
 	"\tprincipal\x18\x02 \x01(\v2\x1b.apiary.common.v1.PrincipalR\tprincipal\x122\n" +

@@ -43,7 +43,8 @@ type SearchServiceClient interface {
 	Query(ctx context.Context, in *QueryRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[QueryResponse], error)
 	// DescribeThreads says how long threads are, of those that the principal may read.
 	DescribeThreads(ctx context.Context, in *DescribeThreadsRequest, opts ...grpc.CallOption) (*DescribeThreadsResponse, error)
-	// QueryThread returns replies of a thread, the oldest first, ties by lowest id; those that the principal may read.
+	// QueryThread returns replies of a thread, those that the principal may read, the oldest or the newest first, ties by
+	// lowest id either way.
 	QueryThread(ctx context.Context, in *QueryThreadRequest, opts ...grpc.CallOption) (*QueryThreadResponse, error)
 	// Count returns how many stored events match, each counted once.
 	Count(ctx context.Context, in *CountRequest, opts ...grpc.CallOption) (*CountResponse, error)
@@ -168,7 +169,8 @@ type SearchServiceServer interface {
 	Query(*QueryRequest, grpc.ServerStreamingServer[QueryResponse]) error
 	// DescribeThreads says how long threads are, of those that the principal may read.
 	DescribeThreads(context.Context, *DescribeThreadsRequest) (*DescribeThreadsResponse, error)
-	// QueryThread returns replies of a thread, the oldest first, ties by lowest id; those that the principal may read.
+	// QueryThread returns replies of a thread, those that the principal may read, the oldest or the newest first, ties by
+	// lowest id either way.
 	QueryThread(context.Context, *QueryThreadRequest) (*QueryThreadResponse, error)
 	// Count returns how many stored events match, each counted once.
 	Count(context.Context, *CountRequest) (*CountResponse, error)
