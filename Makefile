@@ -24,7 +24,7 @@ BENCHTIME ?= 1x
 # Not every shell expands ~ after DATA=.
 data_flag = $(if $(DATA),--data "$(patsubst ~/%,$(HOME)/%,$(DATA))")
 
-.PHONY: help up cluster build test test-go test-short interop conformance conformance-local walkthrough bench hostile bench-go fuzz-short tools gen fmt lint proto-check tidy check doc clean ci postgres go nats-server gotestsum
+.PHONY: help up cluster build test test-go test-short interop conformance conformance-local walkthrough bench hostile bench-fanout peers bench-go fuzz-short tools gen fmt lint proto-check tidy check doc clean ci postgres go nats-server gotestsum
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 19
@@ -84,6 +84,18 @@ bench: postgres build ## Measure this machine: a table, then one RESULT line
 
 hostile: postgres build ## Attack a relay with MB megabytes and measure what others notice (MB, ARGS)
 	@bin/bench hostile -mb $(MB) $(ARGS)
+
+bench-fanout: postgres build peers ## Measure live delivery side by side with khatru, rely and Centrifugo (ARGS)
+	@command -v taskset >/dev/null || { echo "taskset is not on the PATH: install util-linux" >&2; exit 1; }
+	@taskset --cpu-list 1 bin/bench fanout $(ARGS)
+
+CENTRIFUGO := v6.9.1
+peers: go ## Build the servers that bench-fanout compares with into .bin/peers
+	@mkdir -p .bin/peers
+	@[ -e .bin/peers/khatru ] || echo "building khatru, rely and Centrifugo (once; several minutes)"
+	@GOWORK=off GOFLAGS=-buildvcs=false GOBIN=$(CURDIR)/.bin/peers go -C tools/peers install ./khatru ./rely
+	@[ -e .bin/peers/.centrifugo-$(CENTRIFUGO) ] || { GOWORK=off GOFLAGS=-buildvcs=false GOBIN=$(CURDIR)/.bin/peers \
+		go install github.com/centrifugal/centrifugo/v6@$(CENTRIFUGO) && touch .bin/peers/.centrifugo-$(CENTRIFUGO); }
 
 bench-go: postgres ## Run the Go benchmarks (BENCHTIME)
 	@go run ./tools/pgtmp -- go test -run '^$$' -bench . -benchtime=$(BENCHTIME) $(ARGS) work

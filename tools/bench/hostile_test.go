@@ -2,9 +2,11 @@ package main
 
 import (
 	"encoding/json"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,18 +14,41 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// built is the all-in-one with the race detector, which is built once.
+var built struct {
+	once   sync.Once
+	path   string
+	output []byte
+	err    error
+}
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "bench-test-")
+	if err != nil {
+		panic(err)
+	}
+	built.path = filepath.Join(dir, "apiary")
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		_ = os.RemoveAll(dir)
+		os.Exit(code)
+	}))
+}
+
+func allInOne(t *testing.T) string {
+	t.Helper()
+	built.once.Do(func() {
+		build := exec.CommandContext(t.Context(), "go", "build", "-race", "-o", built.path, "./services/apiary/cmd/apiary")
+		build.Dir = filepath.Join("..", "..")
+		built.output, built.err = build.CombinedOutput()
+	})
+	require.NoError(t, built.err, string(built.output))
+	return built.path
+}
 
 // A relay that is attacked goes on, and who behaves well loses nothing. `make hostile` is the same with more of it.
 func TestHostile(t *testing.T) {
-	binary := filepath.Join(t.TempDir(), "apiary")
-	build := exec.CommandContext(t.Context(), "go", "build", "-race", "-o", binary, "./services/apiary/cmd/apiary")
-	build.Dir = filepath.Join("..", "..")
-	output, err := build.CombinedOutput()
-	require.NoError(t, err, string(output))
-
 	var out strings.Builder
-	h := hostile{binary: binary, megabyte: 8, seed: 1, sockets: 24, lurkers: 4, rounds: 1, quiet: time.Second, rssLimit: 4096}
+	h := hostile{binary: allInOne(t), megabyte: 8, seed: 1, sockets: 24, lurkers: 4, rounds: 1, quiet: time.Second, rssLimit: 4096}
 	require.NoError(t, runHostile(t.Context(), h, &out), out.String())
 	t.Log(out.String())
 	line := out.String()[strings.Index(out.String(), "RESULT ")+len("RESULT "):]

@@ -65,6 +65,12 @@ func command(ctx context.Context, args []string) error {
 			return err
 		}
 		return runHostile(ctx, h, os.Stdout)
+	case len(args) > 0 && args[0] == "fanout":
+		f := fanout{crowds: crowds}
+		if err := f.flags("bench fanout").Parse(args[1:]); err != nil {
+			return err
+		}
+		return runFanout(ctx, f, os.Stdout)
 	case len(args) == 2 && args[0] == "attack": // bench hostile starts it
 		return runAttack(ctx, args[1], os.Stdout)
 	}

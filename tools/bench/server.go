@@ -57,6 +57,11 @@ var unlimited = []string{"--gateway.event-rate=0", "--gateway.req-rate=0", "--ga
 
 // startServer starts the all-in-one on fresh data, with further flags, and returns when it answers.
 func startServer(ctx context.Context, binary string, flags ...string) (*server, error) {
+	return startServerOn(ctx, -1, binary, flags...)
+}
+
+// startServerOn is startServer on one processor, if core is not negative.
+func startServerOn(ctx context.Context, core int, binary string, flags ...string) (*server, error) {
 	dir, err := os.MkdirTemp("", "apiary-bench-")
 	if err != nil {
 		return nil, err
@@ -76,6 +81,7 @@ func startServer(ctx context.Context, binary string, flags ...string) (*server, 
 	s := &server{dir: dir, addr: addr, admin: adminAddr, exited: make(chan error, 1)}
 	// Not CommandContext: the process is stopped by signal, in stop, so that it can clean up.
 	flags = append([]string{"serve", "--listen", addr, "--admin.listen", adminAddr, "--data", filepath.Join(dir, "data")}, flags...)
+	binary, flags = pinned(core, binary, flags)
 	s.cmd = exec.Command(binary, flags...) //nolint:gosec,noctx // our own binary, stopped in stop
 	s.cmd.Stdout, s.cmd.Stderr = &s.log, &s.log
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -154,22 +160,8 @@ func (s *server) cpu() (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	// The command's name is in parentheses and may hold spaces; utime and stime are fields 14 and 15.
-	_, rest, _ := strings.Cut(string(stat), ") ")
-	fields := strings.Fields(rest)
-	if len(fields) < 13 {
-		return 0, errors.New("short /proc stat")
-	}
-	var ticks int64
-	for _, f := range fields[11:13] {
-		n, err := strconv.ParseInt(f, 10, 64)
-		if err != nil {
-			return 0, err
-		}
-		ticks += n
-	}
-	const ticksPerSecond = 100 // USER_HZ, fixed on Linux
-	return time.Duration(ticks) * time.Second / ticksPerSecond, nil
+	_, used, err := parseStat(string(stat))
+	return used, err
 }
 
 // alive reports whether the process has not ended.
