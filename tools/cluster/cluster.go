@@ -48,7 +48,7 @@ func newCluster(opts options, stdout io.Writer, log *slog.Logger) *cluster {
 // run starts everything, waits until ctx ends or Postgres does, and stops everything.
 func (c *cluster) run(ctx context.Context) (err error) {
 	if c.dir, err = datadir.Open(c.opts.data); err != nil {
-		return err
+		return fmt.Errorf("%w: choose another directory (make cluster DATA=dir, bin/cluster --data dir)", err)
 	}
 	defer func() { err = errors.Join(err, c.dir.Close()) }()
 	if err := c.freshLogs(); err != nil {
@@ -205,8 +205,14 @@ func (c *cluster) announce() error {
 	if err := state.Table(c.stdout); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(c.stdout, "\nready   %s\nstate   %s\nlogs    %s\n\nkill -9 any PID but nats and see clients go on; Ctrl-C stops everything.\n",
-		c.plan.URL, c.dir.Path("cluster.json"), c.dir.Path("logs"))
+	_, err := fmt.Fprintf(c.stdout, "\nready   %s\nstate   %s\nlogs    %s\n\n", c.plan.URL, c.dir.Path("cluster.json"), c.dir.Path("logs"))
+	if err != nil {
+		return err
+	}
+	if err := state.Hints(c.stdout, filepath.Join(c.opts.bin, "apiary")); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(c.stdout, "\nkill -9 any PID but nats and see clients go on; Ctrl-C stops everything.")
 	return err
 }
 

@@ -195,7 +195,7 @@ func explain(what, service string, err error) error {
 			reason = strings.TrimSuffix(dial, `"`)
 		}
 		if strings.Contains(reason, "server preface") {
-			return fmt.Errorf("%s: who answers there does not speak gRPC, and so is not %s (usual ports: ingest 7401, search 7403; clients have another one)", what, service)
+			return fmt.Errorf("%s: who answers there does not speak gRPC, and so is not %s (make cluster prints the addresses; the usual ports are 7401 of ingest, 7403 of search)", what, service)
 		}
 		return &UnreachableError{What: what, Service: service, Reason: reason}
 	}

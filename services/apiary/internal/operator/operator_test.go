@@ -138,7 +138,7 @@ func TestAnotherServiceAnswers(t *testing.T) {
 	require.NoError(t, err)
 	defer client.Close()
 	err = client.PutMember(t.Context(), "localhost", nostrtest.PubKey("alice").String(), "member")
-	require.EqualError(t, err, "add a member to localhost: search answers there, not ingest: --ingest wants an address of ingest (usual ports: ingest 7401, search 7403)")
+	require.EqualError(t, err, "add a member to localhost: search answers there, not ingest: --ingest wants an address of ingest (make cluster prints them; the usual ports are 7401 of ingest, 7403 of search)")
 
 	ingest := listen(t, func(r grpc.ServiceRegistrar) { ingestv1.RegisterDirectoryServiceServer(r, &directory{}) })
 	reader, err := operator.DialReader(ingest, operator.List{Out: &strings.Builder{}, Notes: &strings.Builder{}, Limit: 1})

@@ -57,5 +57,5 @@ func (p peer) Invoke(ctx context.Context, method string, args, reply any, opts .
 
 // misdirected is what a person is told who gave one service's address for another's.
 func misdirected(what, service string, wrong *wrongServiceError) error {
-	return fmt.Errorf("%s: %w, not %s: --%s wants an address of %s (usual ports: ingest 7401, search 7403)", what, wrong, service, service, service)
+	return fmt.Errorf("%s: %w, not %s: --%s wants an address of %s (make cluster prints them; the usual ports are 7401 of ingest, 7403 of search)", what, wrong, service, service, service)
 }

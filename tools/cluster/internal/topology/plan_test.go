@@ -98,6 +98,23 @@ func TestStateAndTable(t *testing.T) {
 	require.Regexp(t, `(?m)^gateway-1 +7 +127\.0\.0\.1:\d+ +127\.0\.0\.1:\d+$`, table.String())
 }
 
+func TestHintsNameTheServices(t *testing.T) {
+	state := topology.State{URL: "ws://localhost:3000", Processes: []topology.ProcessState{
+		{Service: "nats", Address: "127.0.0.1:1"},
+		{Service: "ingest", Address: "127.0.0.1:2"},
+		{Service: "search", Address: "127.0.0.1:3"},
+		{Service: "ingest", Address: "127.0.0.1:4"},
+	}}
+	var out strings.Builder
+	require.NoError(t, state.Hints(&out, "bin/apiary"))
+	require.Equal(t, `Try, in two terminals:
+    bin/apiary client listen --relay ws://localhost:3000
+    bin/apiary client publish --relay ws://localhost:3000 "hello, hive"
+    bin/apiary community list --search 127.0.0.1:3
+    bin/apiary community member-add localhost PUBKEY --ingest 127.0.0.1:2
+`, out.String())
+}
+
 func TestMistakes(t *testing.T) {
 	bin := programs(t)
 	cfg := topology.Config{Bin: bin, NATSServer: filepath.Join(bin, "nats-server"), Data: t.TempDir(), Gateways: 1, Ingests: 1, Fanouts: 1}

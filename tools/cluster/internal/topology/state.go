@@ -76,3 +76,24 @@ func (s State) Table(w io.Writer) error {
 	}
 	return table.Flush()
 }
+
+// Hints writes what to try with apiary, the program of that path.
+func (s State) Hints(w io.Writer, apiary string) error {
+	_, err := fmt.Fprintf(w, "Try, in two terminals:\n    %[1]s client listen --relay %[2]s\n    %[1]s client publish --relay %[2]s \"hello, hive\"\n", apiary, s.URL)
+	if err != nil {
+		return err
+	}
+	for _, command := range []struct{ text, service string }{
+		{"list", "search"},
+		{"member-add localhost PUBKEY", "ingest"},
+	} {
+		i := slices.IndexFunc(s.Processes, func(p ProcessState) bool { return p.Service == command.service })
+		if i < 0 {
+			continue
+		}
+		if _, err := fmt.Fprintf(w, "    %s community %s --%s %s\n", apiary, command.text, command.service, s.Processes[i].Address); err != nil {
+			return err
+		}
+	}
+	return nil
+}
