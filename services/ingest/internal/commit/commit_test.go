@@ -171,7 +171,7 @@ func TestPick(t *testing.T) {
 func TestPickProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limits := Limits{Events: rapid.IntRange(1, 12).Draw(t, "events"), Bytes: rapid.OneOf(rapid.IntRange(1, 4000), rapid.Just(1<<20)).Draw(t, "bytes"), Topics: rapid.IntRange(2, 5).Draw(t, "topics")}
-		kinds := []nostr.Kind{0, 1, 5, 7, 9, 62, 9000, 9007, 9030, 30023}
+		kinds := []nostr.Kind{0, 1, 5, 7, 9, 62, 9000, 9007, 9030, 30023, 41010}
 		var waiting []Item
 		for n := range rapid.IntRange(1, 60).Draw(t, "n") {
 			ev := nostr.Event{Kind: rapid.SampledFrom(kinds).Draw(t, "kind")}
@@ -209,10 +209,11 @@ func TestPickProperties(t *testing.T) {
 					o := other.Candidate()
 					require.NotEqual(t, o.Event.ID, c.Event.ID)
 					require.NotContains(t, c.Targets(), o.Event.ID)
-					require.False(t, (o.Command != nil && c.FollowsTarget()) || (c.Command != nil && o.FollowsTarget()))
+					require.False(t, (changesChannel(o) && c.FollowsTarget()) || (changesChannel(c) && o.FollowsTarget()))
 					require.False(t, o.Event.PubKey == c.Event.PubKey && (o.Deletion != nil || c.Deletion != nil))
 					require.False(t, o.Whole() || c.Whole())
-					require.False(t, (o.Command != nil || c.Command != nil) && o.Channel == c.Channel)
+					requireApart(t, o, c)
+					requireApart(t, c, o)
 					require.False(t, o.Client() == c.Client() && (o.Deletion != nil || o.Command != nil))
 					if at, ok := addressOf(c); ok {
 						oat, ook := addressOf(o)
@@ -225,6 +226,13 @@ func TestPickProperties(t *testing.T) {
 		}
 		require.Zero(t, total)
 	})
+}
+
+// requireApart checks that b is not about what a holds.
+func requireApart(t *rapid.T, a, b *policy.Candidate) {
+	if held, ok := a.Holds(); ok {
+		require.NotContains(t, topics(b), held)
+	}
 }
 
 // Behind as many commands as a connection may have in flight, of many clients, an event of another community is in the

@@ -173,7 +173,7 @@ func (p *picker) conflicts(c *policy.Candidate) bool {
 	if p.whole[c.Community] || (c.Whole() && p.topics[policy.ChannelKey{Community: c.Community}]) {
 		return true
 	}
-	if (c.FollowsTarget() && p.changed[c.Community]) || (c.Command != nil && p.follows[c.Community]) {
+	if (c.FollowsTarget() && p.changed[c.Community]) || (changesChannel(c) && p.follows[c.Community]) {
 		return true
 	}
 	if c.Channel != "" && p.held[c.ChannelKey()] {
@@ -190,6 +190,9 @@ func (p *picker) conflicts(c *policy.Candidate) bool {
 }
 
 func isWrap(c *policy.Candidate) bool { return c.Event.Kind == nostr.KindGiftWrap }
+
+// changesChannel reports whether the candidate is a command in a channel.
+func changesChannel(c *policy.Candidate) bool { return c.Command != nil && c.Channel != "" }
 
 func (p *picker) add(c *policy.Candidate) {
 	p.bytes += c.Size()
@@ -211,7 +214,7 @@ func (p *picker) add(c *policy.Candidate) {
 		p.followed[targets(c)[0]], p.follows[c.Community] = true, true
 	}
 	p.hold(c)
-	if c.Channel != "" && c.Command != nil {
+	if changesChannel(c) {
 		p.changed[c.Community] = true
 	}
 }

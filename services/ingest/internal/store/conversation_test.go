@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
@@ -262,6 +263,13 @@ func TestConversationsAreOfWhoMayUseTheCommunity(t *testing.T) {
 	f.put(f.community, "carol", policy.RoleMember)
 	require.Contains(t, try("carol", "bob").Message, "policy:nobody", "what an agent says of channels holds for conversations")
 	require.True(t, readOpened(t, try("bob", "carol")).Created)
+
+	require.NoError(t, f.attest(f.community, "bot", "alice", time.Time{}))
+	f.accept(f.candidateIn(f.community, "bot", nostrtest.Kind(nostr.KindAgentProfile), nostrtest.Content(`{"channel_add_policy":"owner_only"}`)))
+	require.Contains(t, try("carol", "bot").Message, "policy:owner_only")
+	require.Contains(t, try("carol", "alice", "bot").Message, "policy:owner_only")
+	require.True(t, readOpened(t, try("alice", "carol", "bot")).Created)
+	require.False(t, readOpened(t, try("carol", "bot", "alice")).Created, "who is in one opens it, whoever made it")
 }
 
 func TestHiddenConversations(t *testing.T) {
