@@ -91,6 +91,8 @@ var cases = []testCase{
 	{"nip10_unknown_parent_rejected", unknownParent},
 	{"nip10_root_mismatch_rejected", wrongRoot},
 	{"nip10_thread_reply_not_in_top_level", topLevel},
+	{"a forum has posts with comments and votes", forum},
+	{"the devices of a key tell each other what it has read", readPositions},
 }
 
 // who makes a name, and so a key, that no other case uses.

@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"net/http"
 	"strconv"
 	"testing"
 	"time"
@@ -75,6 +76,12 @@ func reminders(t *testing.T, c *cluster.Cluster) {
 		}
 	}
 	require.Zero(t, bob.Count(nostr.Filter{IDs: []nostr.ID{tea.ID}}))
+	byID := `[{"ids":["` + tea.ID.String() + `"]}]`
+	require.Equal(t, []*nostr.Event{tea}, query(t, c.Gateway(0), "localhost", who(t, "alice"), byID))
+	require.Empty(t, query(t, c.Gateway(0), "localhost", who(t, "bob"), byID))
+	status, answer := ask(t, c.Gateway(0), "localhost", who(t, "bob"), "/query", `[{"kinds":[30300]}]`)
+	require.Equal(t, http.StatusForbidden, status)
+	require.Contains(t, answer, "author-only kinds require authors=[self]")
 	require.Equal(t, "restricted: author-only kinds require authors=[self]", bob.Refused(own))
 	verdict := alice.Publish(alice.Event(remindIn(1, "")...))
 	require.Equal(t, "invalid: empty d tag", verdict.Message)

@@ -29,6 +29,7 @@ var checks = []func(*Candidate, Limits, time.Time) Verdict{
 	func(c *Candidate, _ Limits, _ time.Time) Verdict { return checkCommand(c.Event.Kind) },
 	func(c *Candidate, _ Limits, now time.Time) Verdict { return c.checkExpiry(now) },
 	func(c *Candidate, _ Limits, _ time.Time) Verdict { return c.checkChannel() },
+	func(c *Candidate, _ Limits, _ time.Time) Verdict { return checkAddress(c.Event) },
 	func(c *Candidate, _ Limits, now time.Time) Verdict { return c.checkKindRules(now) },
 	func(c *Candidate, _ Limits, now time.Time) Verdict { return c.parseCommand(now) },
 }
@@ -108,6 +109,16 @@ func (c *Candidate) checkChannel() Verdict {
 		return invalid("h tag is not a channel id")
 	}
 	c.Channel = h
+	return Verdict{}
+}
+
+// maxAddress is how many bytes the d tag of an addressable event may have.
+const maxAddress = 1024
+
+func checkAddress(ev *nostr.Event) Verdict {
+	if d := ev.DTag(); len(d) > maxAddress && ev.Kind.IsAddressable() {
+		return invalid(fmt.Sprintf("d tag too long (%d bytes, max %d)", len(d), maxAddress))
+	}
 	return Verdict{}
 }
 

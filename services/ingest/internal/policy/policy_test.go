@@ -79,6 +79,9 @@ func TestCheck(t *testing.T) {
 		{name: "a generic repost of a protected event", opts: []nostrtest.Option{kind(16), nostrtest.Content(` {"tags":[7,[null,1],["-",{}]],"kind":"x"}`)}, reason: fault.Invalid, msg: "reposts must not embed a protected event"},
 		{name: "a note that quotes a protected event", opts: []nostrtest.Option{nostrtest.Content(`{"tags":[["-"]]}`)}},
 
+		{name: "the longest address", opts: []nostrtest.Option{kind(30078), tag("d", strings.Repeat("é", 512))}},
+		{name: "an address that is too long", opts: []nostrtest.Option{kind(30078), tag("d", strings.Repeat("é", 512)+"x")}, reason: fault.Invalid, msg: "d tag too long (1025 bytes, max 1024)"},
+		{name: "a d tag that is no address", opts: []nostrtest.Option{tag("d", strings.Repeat("x", 5000))}},
 		{name: "a reminder", opts: reminder(nostrtest.Epoch + 3600)},
 		{name: "a reminder that is done", opts: []nostrtest.Option{kind(30300), tag("d", "x"), tag("expiration", expires(60))}},
 		{name: "a reminder without an address", opts: []nostrtest.Option{kind(30300), tag("not_before", "1")}, reason: fault.Invalid, msg: "missing d tag"},

@@ -153,7 +153,7 @@ func TestAddressable(t *testing.T) {
 		return f.candidate("alice", nostrtest.Kind(30023), nostrtest.CreatedAt(created), nostrtest.Tag("d", d))
 	}
 	x1, x2, y, none := at(1, "x"), at(2, "x"), at(1, "y"), f.candidate("alice", nostrtest.Kind(30023))
-	long1, long2 := at(1, long("d")), at(2, long("d"))
+	long1, long2 := at(1, long("d")[:1000]), at(2, long("d")[:1000])
 	verdicts, _ := f.commit(x1, y, none, long1)
 	require.Equal(t, []policy.Verdict{{}, {}, {}, {}}, verdicts)
 	verdicts, _ = f.commit(x2, long2)

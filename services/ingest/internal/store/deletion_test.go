@@ -72,10 +72,10 @@ func TestDeletionByAddress(t *testing.T) {
 	mine, later, otherD := article("alice", "x", nostrtest.Epoch), article("alice", "later", nostrtest.Epoch+1), article("alice", "y", 1)
 	bobs := article("bob", "x", 1)
 	relays := f.candidate("alice", nostrtest.Kind(10002), nostrtest.CreatedAt(1))
-	longD := article("alice", long("d"), 1)
+	longD := article("alice", long("d")[:1000], 1)
 	f.accept(mine, later, otherD, bobs, relays, longD)
 	request := f.candidate("alice", deletion(a("alice", "30023", "x"), a("alice", "30023", "later"), a("bob", "30023", "x"),
-		a("alice", "10002", ""), a("alice", "30023", long("d")))...)
+		a("alice", "10002", ""), a("alice", "30023", long("d")[:1000]))...)
 	f.accept(request)
 	f.requireStored(later, otherD, bobs, request)
 

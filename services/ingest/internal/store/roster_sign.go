@@ -130,7 +130,7 @@ func (s *Store) SignRosters(ctx context.Context, limit int) (int, error) {
 			if err := x.enter(ctx, community); err != nil {
 				return err
 			}
-			list, err := x.readRoster(ctx, maxListed)
+			list, err := x.readRoster(ctx, x.listed(maxListed))
 			if err != nil {
 				return err
 			}

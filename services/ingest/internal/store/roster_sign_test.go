@@ -147,6 +147,22 @@ func TestAListIsSignedInTheEnd(t *testing.T) {
 	require.Len(t, h.roster(h.community), policy.ShortRoster+2)
 }
 
+// Where the bus takes only small messages the lists are cut, and do not stay due for ever.
+func TestAListFitsIntoAMessage(t *testing.T) {
+	h := newHall(t)
+	h.crowd(1000, "member")
+	h.must("bob", nostr.KindJoinRequest)
+	h.put(h.community, "bob", policy.RoleMember)
+	h.passDelay()
+	WithMessageBytes(func() int { return 64 << 10 })(h.Store)
+	_, err := h.SignMembers(t.Context(), 10)
+	require.NoError(t, err)
+	_, err = h.SignRosters(t.Context(), 10)
+	require.NoError(t, err)
+	require.Greater(t, h.state("hall", nostr.KindGroupMembers).Tags.Count("p"), 100)
+	require.Greater(t, len(h.roster(h.community)), 100)
+}
+
 // The list of members of a large community likewise.
 func TestLongRostersAreSignedOnceForManyChanges(t *testing.T) {
 	f := newFixture(t).withKey()
@@ -208,5 +224,14 @@ func TestAChangeOfAMemberFitsIntoWhatIsReserved(t *testing.T) {
 		for _, p := range row.Partitions {
 			require.LessOrEqual(t, len(p.GetBatch()), c.Size())
 		}
+	}
+	_, err := f.admin.Exec(t.Context(), `INSERT INTO ingest.channel_members (community_id, channel_id, pubkey, role)
+SELECT community_id, id, $1, 'owner' FROM ingest.channels`, bytesOf(nostrtest.PubKey("carol")))
+	require.NoError(t, err)
+	c := f.command(f.community, "dave", nostr.KindJoinRequest, nostrtest.Channel(long))
+	_, row := f.order(c)
+	require.Equal(t, policy.ShortRoster+1, f.state(long, nostr.KindGroupMembers).Tags.Count("p"), "the longest that is signed at once")
+	for _, p := range row.Partitions {
+		require.LessOrEqual(t, len(p.GetBatch()), c.Size())
 	}
 }

@@ -92,7 +92,7 @@ func (x *change) snapshotNow(ctx context.Context, g *group, parts snapshot) erro
 		x.draftMetadata(g, nil)
 		return nil
 	}
-	list, err := x.channelRoster(ctx, g, maxChannelListed)
+	list, err := x.channelRoster(ctx, g, x.listed(maxChannelListed))
 	if err != nil {
 		return err
 	}
@@ -103,6 +103,14 @@ func (x *change) snapshotNow(ctx context.Context, g *group, parts snapshot) erro
 		x.draftMembers(g, list)
 	}
 	return nil
+}
+
+// listed is how many members a list may name whose limit is most: as many as fit into a message that the bus takes.
+func (t *transaction) listed(most int) int {
+	if t.most == nil {
+		return most
+	}
+	return min(most, max(t.most()/2/memberBytes, 1))
 }
 
 // channelMember is a member as a list names it.
