@@ -19,12 +19,14 @@ SEARCHES ?= 2
 DATA     ?=
 ARGS     ?=
 MB       ?= 200
+SECONDS ?= 60
+ONLY     ?=
 FUZZTIME ?= 20s
 BENCHTIME ?= 1x
 # Not every shell expands ~ after DATA=.
 data_flag = $(if $(DATA),--data "$(patsubst ~/%,$(HOME)/%,$(DATA))")
 
-.PHONY: help up cluster build test test-go test-short interop conformance conformance-local walkthrough bench hostile bench-fanout peers bench-go fuzz-short tools gen fmt lint proto-check tidy check doc clean ci postgres go nats-server gotestsum
+.PHONY: help up cluster build test test-go test-short interop conformance conformance-local walkthrough bench hostile chaos bench-fanout peers bench-go fuzz-short tools gen fmt lint proto-check tidy check doc clean ci postgres go nats-server gotestsum
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 19
@@ -40,7 +42,7 @@ cluster: postgres build nats-server ## Run the split topology here (GATEWAYS, IN
 build: go ## Build all binaries into bin/
 	@mkdir -p bin
 	@[ -e bin/cluster ] || echo "building bin/ (the first time takes a few minutes)"
-	@go build -trimpath -o bin/ $(foreach s,$(SERVICES) apiary,./services/$(s)/cmd/$(s)) ./tools/cluster ./tools/bench ./tools/pgtmp ./tools/confdoc
+	@go build -trimpath -o bin/ $(foreach s,$(SERVICES) apiary,./services/$(s)/cmd/$(s)) ./tools/cluster ./tools/chaos ./tools/bench ./tools/pgtmp ./tools/confdoc
 
 bin/%: FORCE
 	@mkdir -p bin
@@ -96,6 +98,9 @@ peers: go ## Build the servers that bench-fanout compares with into .bin/peers
 	@GOWORK=off GOFLAGS=-buildvcs=false GOBIN=$(CURDIR)/.bin/peers go -C tools/peers install ./khatru ./rely
 	@[ -e .bin/peers/.centrifugo-$(CENTRIFUGO) ] || { GOWORK=off GOFLAGS=-buildvcs=false GOBIN=$(CURDIR)/.bin/peers \
 		go install github.com/centrifugal/centrifugo/v6@$(CENTRIFUGO) && touch .bin/peers/.centrifugo-$(CENTRIFUGO); }
+
+chaos: postgres build nats-server ## Break a cluster while clients use it and check what they get (SECONDS each, ONLY=names, ARGS)
+	@bin/chaos --bin bin --nats-server .bin/nats-server --seconds $(SECONDS) --only '$(ONLY)' $(ARGS)
 
 bench-go: postgres ## Run the Go benchmarks (BENCHTIME)
 	@go run ./tools/pgtmp -- go test -run '^$$' -bench . -benchtime=$(BENCHTIME) $(ARGS) work

@@ -21,8 +21,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/apiary-relay/apiary/pkg/testkit/pgtest"
-	"github.com/apiary-relay/apiary/tools/cluster/internal/supervise"
-	"github.com/apiary-relay/apiary/tools/cluster/internal/topology"
+	"github.com/apiary-relay/apiary/tools/internal/supervise"
+	"github.com/apiary-relay/apiary/tools/internal/topology"
 )
 
 func TestMain(m *testing.M) {
@@ -89,7 +89,7 @@ func start(t *testing.T) *running {
 	}}
 	reader, writer := io.Pipe()
 	go func() {
-		err := newCluster(r.opts, writer, slog.New(slog.NewTextHandler(t.Output(), nil))).run(ctx)
+		err := runCluster(ctx, r.opts, writer, slog.New(slog.NewTextHandler(t.Output(), nil)))
 		writer.CloseWithError(err)
 		r.done <- err
 	}()

@@ -47,7 +47,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	ctx, stop := withSignals(ctx)
 	defer stop()
 	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{ReplaceAttr: withoutLevel}))
-	if err := newCluster(opts, stdout, log).run(ctx); err != nil {
+	if err := runCluster(ctx, opts, stdout, log); err != nil {
 		fmt.Fprintln(stderr, "cluster:", err)
 		return exitFailure
 	}

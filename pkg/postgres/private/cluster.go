@@ -343,6 +343,10 @@ func (c *Cluster) Err() error {
 	}
 }
 
+// Kill kills the server with SIGKILL, as a crash would, and returns when it is gone. With Config.Restart it is
+// started again and recovers. It is for those who want to see what happens then.
+func (c *Cluster) Kill() error { return c.keeper.kill() }
+
 // Stop shuts Postgres down: fast, which ends its sessions, and when ctx ends first immediately, which
 // costs a recovery at the next start. It returns when Postgres has ended and lets the directory go. It is
 // to be called once.

@@ -183,7 +183,7 @@ func TestServerThatDiesIsStartedAgain(t *testing.T) {
 	exec1(t, c.URL(), `CREATE TABLE kept (x int)`)
 	for range 3 {
 		dead := c.keeper.current()
-		require.NoError(t, dead.process.Kill())
+		require.NoError(t, c.Kill())
 		require.Eventually(t, func() bool { return c.keeper.current() != dead }, time.Minute, 5*time.Millisecond, "it starts by itself")
 		exec1(t, c.URL(), `INSERT INTO kept VALUES (1)`) // under the same URL
 		require.NoError(t, c.Err())

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 	"time"
 )
@@ -95,4 +96,16 @@ func (k *keeper) stop(ctx context.Context) {
 	k.cancel()
 	server.stop(ctx)
 	<-k.done
+}
+
+// kill kills the latest server and returns when it is gone.
+func (k *keeper) kill() error {
+	k.mu.Lock()
+	server := k.server
+	k.mu.Unlock()
+	if err := server.process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("kill postgres: %w", err)
+	}
+	<-server.done
+	return nil
 }

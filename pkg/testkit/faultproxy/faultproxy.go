@@ -1,7 +1,8 @@
-// Package faultproxy gives a test a TCP proxy whose connections it can delay, cut, hold and heal.
+// Package faultproxy gives a test, or a tool that breaks things, a TCP proxy whose connections it can delay, cut,
+// hold and heal.
 //
-// Two goroutines per direction and connection move the bytes; all of them end with the test. The methods
-// of Proxy may be called by any goroutine and act on connections that exist as well as on new ones.
+// Two goroutines per direction and connection move the bytes; all of them end with the test, or with Close. The
+// methods of Proxy may be called by any goroutine and act on connections that exist as well as on new ones.
 package faultproxy
 
 import (
@@ -33,7 +34,8 @@ type Proxy struct {
 	listener *net.TCPListener
 	network  string
 	target   string
-	ctx      context.Context // the root of all connections, ended by the test's clean-up
+	ctx      context.Context // the root of all connections
+	cancel   func()          // ends ctx
 	running  sync.WaitGroup
 
 	mu      sync.Mutex
@@ -43,10 +45,20 @@ type Proxy struct {
 	links   map[*link]func() // with what ends each
 }
 
-// New starts a proxy on a free loopback port. target is host:port, or the absolute path of a unix socket;
-// nobody need listen there yet.
+// New starts a proxy that lives as long as the test; see Listen.
 func New(tb testing.TB, target string) *Proxy {
 	tb.Helper()
+	p, err := Listen(tb.Context(), target)
+	if err != nil {
+		tb.Fatalf("start proxy: %v", err)
+	}
+	tb.Cleanup(p.Close)
+	return p
+}
+
+// Listen starts a proxy on a free loopback port; Close ends it, the end of ctx does not. target is host:port, or
+// the absolute path of a unix socket; nobody need listen there yet.
+func Listen(ctx context.Context, target string) (*Proxy, error) {
 	p := &Proxy{network: "tcp", target: target, changed: make(chan struct{}), links: make(map[*link]func())}
 	if filepath.IsAbs(target) {
 		p.network = "unix"
@@ -54,18 +66,19 @@ func New(tb testing.TB, target string) *Proxy {
 	var err error
 	p.listener, err = net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
-		tb.Fatalf("start proxy: %v", err)
+		return nil, err
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(tb.Context()))
-	p.ctx = ctx
+	p.ctx, p.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	p.running.Go(p.accept)
-	tb.Cleanup(func() {
-		cancel()
-		p.listener.Close() //nolint:errcheck // it is only to stop accepting
-		p.Cut()
-		p.running.Wait()
-	})
-	return p
+	return p, nil
+}
+
+// Close resets all connections, takes no new ones, and returns when nothing of the proxy runs any more.
+func (p *Proxy) Close() {
+	p.cancel()
+	p.listener.Close() //nolint:errcheck // it is only to stop accepting
+	p.Cut()
+	p.running.Wait()
 }
 
 // Addr is where to connect, host:port.

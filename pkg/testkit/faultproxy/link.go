@@ -1,6 +1,7 @@
 package faultproxy
 
 import (
+	"bytes"
 	"context"
 	"net"
 	"sync"
@@ -56,12 +57,12 @@ func (l *link) move(to, from net.Conn) {
 	}()
 	defer func() { <-done }()
 	defer close(queue)
+	buffer := make([]byte, chunkSize)
 	for {
-		data := make([]byte, chunkSize)
-		n, err := from.Read(data)
+		n, err := from.Read(buffer)
 		if n > 0 {
 			select {
-			case queue <- chunk{data: data[:n], due: l.proxy.due()}:
+			case queue <- chunk{data: bytes.Clone(buffer[:n]), due: l.proxy.due()}:
 			case <-done:
 				return
 			}

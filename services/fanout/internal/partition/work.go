@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/apiary-relay/apiary/pkg/broken"
 	"github.com/apiary-relay/apiary/pkg/fault"
 	"github.com/apiary-relay/apiary/pkg/nostr"
 	"github.com/apiary-relay/apiary/pkg/nostr/kind"
@@ -261,7 +262,11 @@ func (p *Partition) collect(ctx context.Context, w *work, d *decision) {
 			if s.gone {
 				continue
 			}
-			if allowed, known := pt.verdict(j); !allowed || !known {
+			allowed, known := pt.verdict(j)
+			if broken.Build && !allowed {
+				allowed = broken.Leaks(d.envelope.GetRaw())
+			}
+			if !allowed || !known {
 				if pt.revoked(j) {
 					p.lose(ctx, s, fault.Restricted, "no key may use the community any more", dropDenied)
 					continue

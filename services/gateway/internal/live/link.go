@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/apiary-relay/apiary/pkg/broken"
 	fanoutv1 "github.com/apiary-relay/apiary/proto/gen/apiary/fanout/v1"
 	"github.com/apiary-relay/apiary/services/gateway/internal/hub"
 )
@@ -202,8 +203,14 @@ func (l *link) deliver(ctx context.Context, lv *Live, d *fanoutv1.Delivery) {
 		if ev == nil {
 			ev = hub.NewEvent(d.GetEnvelope())
 		}
+		if broken.Build && broken.Drops(d.GetEnvelope().GetRaw()) {
+			continue
+		}
 		if s.att.deliver(stream, at, ev) {
 			fresh++
+			if broken.Build && broken.Repeats(d.GetEnvelope().GetRaw()) {
+				s.att.spec.Target.Deliver(ev)
+			}
 		} else {
 			stale++
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/apiary-relay/apiary/tools/cluster/internal/balance"
+	"github.com/apiary-relay/apiary/tools/internal/balance"
 )
 
 func TestMain(m *testing.M) {

@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/apiary-relay/apiary/tools/cluster/internal/supervise"
-	"github.com/apiary-relay/apiary/tools/cluster/internal/topology"
+	"github.com/apiary-relay/apiary/tools/internal/supervise"
+	"github.com/apiary-relay/apiary/tools/internal/topology"
 )
 
 // programs makes files that look like the services' programs.
@@ -64,6 +64,27 @@ func TestEveryoneKnowsWhereTheOthersAre(t *testing.T) {
 	require.Contains(t, strings.Join(named(t, p, "gateway-1").Spec.Args, " "), "--self=")
 	require.Contains(t, strings.Join(named(t, p, "ingest-1").Spec.Env, " "), "APIARY_RELAY_KEY_FILE=", "the key itself is in a file")
 	require.Equal(t, []string{named(t, p, "gateway-1").Address, named(t, p, "gateway-2").Address}, p.Backends)
+}
+
+func TestConnectionsMayTakeAnotherWay(t *testing.T) {
+	bin := programs(t)
+	ways := map[string]string{}
+	p, err := topology.New(t.Context(), topology.Config{
+		Bin: bin, NATSServer: filepath.Join(bin, "nats-server"), Data: t.TempDir(),
+		Gateways: 1, Ingests: 1, Fanouts: 2, SpareFanouts: 1, Searches: 1, Port: 3000,
+		Via: func(from, to, address string) (string, error) {
+			ways[from+" "+to] = address
+			return from + "-to-" + to, nil
+		},
+	})
+	require.NoError(t, err)
+	require.Len(t, p.Spares, 1)
+	require.Equal(t, "fanout-3", named(t, p, "fanout-3").Spec.Name)
+	require.Contains(t, named(t, p, "gateway-1").Spec.Args, "--fanout.targets=gateway-1-to-fanout-1,gateway-1-to-fanout-2,gateway-1-to-fanout-3")
+	require.Contains(t, named(t, p, "fanout-2").Spec.Args, "--nats.url=nats://fanout-2-to-nats")
+	require.Contains(t, named(t, p, "fanout-2").Spec.Args, "--search.targets=fanout-2-to-search-1")
+	require.Equal(t, named(t, p, "ingest-1").Address, ways["gateway-1 ingest-1"])
+	require.Equal(t, p.NATS.Address, ways["ingest-1 nats"])
 }
 
 func TestPasswordsAreNotInArgumentsOrState(t *testing.T) {
@@ -121,7 +142,11 @@ func TestMistakes(t *testing.T) {
 	_, err := topology.New(t.Context(), cfg)
 	require.ErrorContains(t, err, "1 to 64 of each service, not 0")
 
-	cfg.Searches = 1
+	cfg.Searches, cfg.SpareFanouts = 1, -1
+	_, err = topology.New(t.Context(), cfg)
+	require.ErrorContains(t, err, "up to 64 spare fan-out nodes, not -1")
+
+	cfg.SpareFanouts = 0
 	require.NoError(t, os.Remove(filepath.Join(bin, "fanout")))
 	_, err = topology.New(t.Context(), cfg)
 	require.ErrorContains(t, err, "find the program of fanout (make build makes it)")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"os/exec"
 	"runtime"
 	"slices"
@@ -109,15 +110,20 @@ func (s *Supervisor) Close() {
 }
 
 // Start starts a child and waits until it is ready. When it cannot be started, dies or is not ready by
-// the end of ctx, it is stopped and the error holds the last lines of its output.
+// the end of ctx, it is stopped and the error holds the last lines of its output. A child that has ended for
+// good makes room for one of its name.
 func (s *Supervisor) Start(ctx context.Context, spec Spec) error {
 	c := &child{spec: spec, supervisor: s, stop: make(chan struct{}), ended: make(chan struct{})}
 	s.mu.Lock()
-	if slices.ContainsFunc(s.children, func(other *child) bool { return other.spec.Name == spec.Name }) {
+	switch i := slices.IndexFunc(s.children, func(other *child) bool { return other.spec.Name == spec.Name }); {
+	case i < 0:
+		s.children = append(s.children, c)
+	case s.children[i].over():
+		s.children[i] = c
+	default:
 		s.mu.Unlock()
 		return fmt.Errorf("start %s: a child of this name runs", spec.Name)
 	}
-	s.children = append(s.children, c)
 	s.mu.Unlock()
 
 	exited, err := c.fork()
@@ -177,6 +183,48 @@ func (s *Supervisor) Stop(ctx context.Context, names ...string) {
 			<-c.ended
 		}
 	}
+}
+
+// Signal sends a signal to a child, and nothing if it does not run at the moment. The error says that there is
+// no child of this name.
+func (s *Supervisor) Signal(name string, signal os.Signal) error {
+	c, err := s.child(name)
+	if err != nil {
+		return err
+	}
+	c.signal(signal)
+	return nil
+}
+
+// Kill kills a child with SIGKILL, as kill -9 does, and returns when its process is gone; the supervisor starts
+// it again if that is what it does. A child that does not run at the moment stays as it is. The error says that
+// there is no child of this name.
+func (s *Supervisor) Kill(name string) error {
+	c, err := s.child(name)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	process, exited := c.process, c.exited
+	s.mu.Unlock()
+	if process == nil {
+		return nil // not started yet
+	}
+	if err := process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("kill %s: %w", name, err)
+	}
+	<-exited
+	return nil
+}
+
+func (s *Supervisor) child(name string) (*child, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.IndexFunc(s.children, func(c *child) bool { return c.spec.Name == name })
+	if i < 0 {
+		return nil, fmt.Errorf("there is no child %s", name)
+	}
+	return s.children[i], nil
 }
 
 // Statuses returns all children in the order they were started.

@@ -9,7 +9,7 @@ import (
 	"strconv"
 
 	"github.com/apiary-relay/apiary/pkg/datadir"
-	"github.com/apiary-relay/apiary/tools/cluster/internal/supervise"
+	"github.com/apiary-relay/apiary/tools/internal/supervise"
 )
 
 // nats plans the NATS server: the real one, with JetStream on disk.

@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/apiary-relay/apiary/pkg/datadir"
-	"github.com/apiary-relay/apiary/tools/cluster/internal/supervise"
+	"github.com/apiary-relay/apiary/tools/internal/supervise"
 )
 
 // State is what cluster.json holds: enough for a test or a chaos tool to reach and to kill every process.

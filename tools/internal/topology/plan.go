@@ -10,7 +10,7 @@ import (
 
 	"github.com/apiary-relay/apiary/pkg/datadir"
 	"github.com/apiary-relay/apiary/pkg/nostr"
-	"github.com/apiary-relay/apiary/tools/cluster/internal/supervise"
+	"github.com/apiary-relay/apiary/tools/internal/supervise"
 )
 
 // maxReplicas bounds each service; one machine has no use for more.
@@ -24,6 +24,8 @@ type Config struct {
 	Data string
 	// Gateways, Ingests, Fanouts and Searches are how many of each, 1 to 64.
 	Gateways, Ingests, Fanouts, Searches int
+	// SpareFanouts are planned besides, 0 to 64: everybody knows their addresses, nobody need start them.
+	SpareFanouts int
 	// Port is where clients connect.
 	Port int
 	// DatabaseURL is the Postgres to use. PrivateDatabase says that it is the cluster's own.
@@ -31,6 +33,9 @@ type Config struct {
 	PrivateDatabase bool
 	// Environment is that of every process, before what the plan adds.
 	Environment []string
+	// Via, when set, is asked for each connection that a process will make to another, both by name, such as from
+	// gateway-1 to fanout-2 or to nats: it returns the address to connect to instead of the other's own.
+	Via func(from, to, address string) (string, error)
 }
 
 // Process is a process that stays.
@@ -53,6 +58,8 @@ type Plan struct {
 	// Inner are the services that clients do not reach; they may start in any order.
 	Inner    []Process
 	Gateways []Process
+	// Spares are fan-out nodes that may be started at any time, or never.
+	Spares []Process
 
 	supervisor         int
 	privateDatabaseURL string
@@ -62,7 +69,8 @@ type Plan struct {
 func (p *Plan) All() []Process {
 	all := []Process{p.NATS}
 	all = append(all, p.Inner...)
-	return append(all, p.Gateways...)
+	all = append(all, p.Gateways...)
+	return append(all, p.Spares...)
 }
 
 // planner carries what all steps of New need.
@@ -79,6 +87,12 @@ func New(ctx context.Context, cfg Config) (*Plan, error) {
 		if n < 1 || n > maxReplicas {
 			return nil, fmt.Errorf("there must be 1 to %d of each service, not %d", maxReplicas, n)
 		}
+	}
+	if cfg.SpareFanouts < 0 || cfg.SpareFanouts > maxReplicas {
+		return nil, fmt.Errorf("there may be up to %d spare fan-out nodes, not %d", maxReplicas, cfg.SpareFanouts)
+	}
+	if cfg.Via == nil {
+		cfg.Via = func(_, _, address string) (string, error) { return address, nil }
 	}
 	p := &planner{cfg: cfg, ports: ports{taken: map[int]bool{}}}
 	const databaseVariable = "APIARY_POSTGRES_URL"
@@ -134,7 +148,8 @@ func (p *planner) relayKey() error {
 
 // services plans everything that is ours.
 func (p *planner) services(ctx context.Context, plan *Plan) error {
-	database, bus := []string{}, []string{"--nats.url=" + plan.NATSURL}
+	none := func(string) ([]string, error) { return nil, nil }
+	bus := p.flags(link{"--nats.url=nats://", []Process{plan.NATS}})
 	searches, err := p.replicas(ctx, "search", p.cfg.Searches, bus)
 	if err != nil {
 		return err
@@ -143,26 +158,27 @@ func (p *planner) services(ctx context.Context, plan *Plan) error {
 	if err != nil {
 		return err
 	}
-	fanouts, err := p.replicas(ctx, "fanout", p.cfg.Fanouts, append(bus, "--search.targets="+addresses(searches)))
+	fanouts, err := p.replicas(ctx, "fanout", p.cfg.Fanouts+p.cfg.SpareFanouts,
+		p.flags(link{"--nats.url=nats://", []Process{plan.NATS}}, link{"--search.targets=", searches}))
 	if err != nil {
 		return err
 	}
-	plan.Inner = append(append(append(plan.Inner, ingests...), searches...), fanouts...)
+	plan.Inner = append(append(append(plan.Inner, ingests...), searches...), fanouts[:p.cfg.Fanouts]...)
+	plan.Spares = fanouts[p.cfg.Fanouts:]
 	for _, service := range []string{"audit", "workflow", "media"} {
-		one, err := p.replicas(ctx, service, 1, database)
+		one, err := p.replicas(ctx, service, 1, none)
 		if err != nil {
 			return err
 		}
 		plan.Inner = append(plan.Inner, one...)
 	}
-	peers := []string{
-		"--nats.url=" + plan.NATSURL,
-		"--ingest.targets=" + addresses(ingests),
-		"--fanout.targets=" + addresses(fanouts),
-		"--search.targets=" + addresses(searches),
-		"--self=" + p.self,
-	}
-	if plan.Gateways, err = p.replicas(ctx, "gateway", p.cfg.Gateways, peers); err != nil {
+	peers := p.flags(link{"--nats.url=nats://", []Process{plan.NATS}},
+		link{"--ingest.targets=", ingests}, link{"--fanout.targets=", fanouts}, link{"--search.targets=", searches})
+	plan.Gateways, err = p.replicas(ctx, "gateway", p.cfg.Gateways, func(name string) ([]string, error) {
+		args, err := peers(name)
+		return append(args, "--self="+p.self), err
+	})
+	if err != nil {
 		return err
 	}
 	for _, gateway := range plan.Gateways {
@@ -180,8 +196,33 @@ func (p *planner) services(ctx context.Context, plan *Plan) error {
 	return nil
 }
 
-// replicas plans n processes of a service.
-func (p *planner) replicas(ctx context.Context, service string, n int, args []string) ([]Process, error) {
+// link is a flag that names processes to connect to: the flag up to its value, and those.
+type link struct {
+	flag string
+	to   []Process
+}
+
+// flags returns the flags that tell a process, by name, how to reach others.
+func (p *planner) flags(links ...link) func(from string) ([]string, error) {
+	return func(from string) ([]string, error) {
+		var args []string
+		for _, l := range links {
+			list := make([]string, len(l.to))
+			for i, process := range l.to {
+				address, err := p.cfg.Via(from, process.Spec.Name, process.Address)
+				if err != nil {
+					return nil, fmt.Errorf("connect %s to %s: %w", from, process.Spec.Name, err)
+				}
+				list[i] = address
+			}
+			args = append(args, l.flag+strings.Join(list, ","))
+		}
+		return args, nil
+	}
+}
+
+// replicas plans n processes of a service; args returns what a process, by name, gets besides its addresses.
+func (p *planner) replicas(ctx context.Context, service string, n int, args func(name string) ([]string, error)) ([]Process, error) {
 	path, err := p.program(service)
 	if err != nil {
 		return nil, err
@@ -197,6 +238,10 @@ func (p *planner) replicas(ctx context.Context, service string, n int, args []st
 			return nil, err
 		}
 		name := service + "-" + strconv.Itoa(i+1)
+		more, err := args(name)
+		if err != nil {
+			return nil, err
+		}
 		listen := "--grpc.listen="
 		if service == "gateway" {
 			listen = "--listen="
@@ -205,7 +250,7 @@ func (p *planner) replicas(ctx context.Context, service string, n int, args []st
 			Service: service, Address: address, Admin: admin,
 			Spec: supervise.Spec{
 				Name: name, Path: path, Env: p.env, Log: p.log(name), ReadyURL: "http://" + admin + "/readyz",
-				Args: append([]string{listen + address, "--admin.listen=" + admin, "--drain.delay=0s", "--drain.timeout=3s"}, args...),
+				Args: append([]string{listen + address, "--admin.listen=" + admin, "--drain.delay=0s", "--drain.timeout=3s"}, more...),
 			},
 		})
 	}
@@ -226,13 +271,4 @@ func (p *planner) program(name string) (string, error) {
 
 func (p *planner) log(name string) string {
 	return filepath.Join(p.cfg.Data, "logs", name+".log")
-}
-
-// addresses joins what processes serve into a list for a flag.
-func addresses(processes []Process) string {
-	list := make([]string, len(processes))
-	for i, process := range processes {
-		list[i] = process.Address
-	}
-	return strings.Join(list, ",")
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/apiary-relay/apiary/tools/cluster/internal/supervise"
+	"github.com/apiary-relay/apiary/tools/internal/supervise"
 )
 
 // The test binary plays the children too: its first argument says which.
@@ -143,6 +143,36 @@ func TestKilledChildComesBack(t *testing.T) {
 	gone(t, conn)
 	require.Equal(t, supervise.Stopped, s.Statuses()[0].State)
 	require.Zero(t, s.Statuses()[0].PID)
+}
+
+func TestKillWaitsUntilTheProcessIsGone(t *testing.T) {
+	p := listen(t)
+	s, changes := open(t, true)
+	require.NoError(t, s.Start(t.Context(), supervise.Spec{Name: "a", Path: os.Args[0], Args: []string{"live", p.Addr().String()}, Log: os.DevNull}))
+	first, conn := p.next()
+	await(t, changes, supervise.Running)
+	require.NoError(t, s.Signal("a", syscall.SIGSTOP))
+	require.NoError(t, s.Kill("a"), "also one that is frozen")
+	gone(t, conn)
+	second, _ := p.next()
+	require.NotEqual(t, first, second)
+
+	require.ErrorContains(t, s.Kill("b"), "there is no child b")
+	require.ErrorContains(t, s.Signal("b", syscall.SIGCONT), "there is no child b")
+}
+
+func TestAChildThatHasLeftMayComeAgain(t *testing.T) {
+	p := listen(t)
+	s, _ := open(t, true)
+	spec := supervise.Spec{Name: "a", Path: os.Args[0], Args: []string{"live", p.Addr().String()}, Log: os.DevNull}
+	require.NoError(t, s.Start(t.Context(), spec))
+	p.next()
+	require.ErrorContains(t, s.Start(t.Context(), spec), "a child of this name runs")
+	s.Stop(t.Context(), "a")
+	require.NoError(t, s.Kill("a"), "there is nothing to kill")
+	require.NoError(t, s.Start(t.Context(), spec))
+	second, _ := p.next()
+	require.Equal(t, []supervise.Status{{Name: "a", PID: second, State: supervise.Running}}, s.Statuses())
 }
 
 func TestNoRestart(t *testing.T) {

@@ -20,8 +20,9 @@ type child struct {
 	stop       chan struct{} // closed when it is to end
 	ended      chan struct{} // closed when it has ended for good
 
-	status  Status      // guarded by supervisor.mu
-	process *os.Process // guarded by supervisor.mu; os.Process never signals one that was waited for
+	status  Status        // guarded by supervisor.mu
+	process *os.Process   // guarded by supervisor.mu; os.Process never signals one that was waited for
+	exited  chan struct{} // guarded by supervisor.mu; the process's, closed when it has been waited for
 }
 
 // fork starts the process; the channel is closed when it has ended.
@@ -38,8 +39,9 @@ func (c *child) fork() (<-chan struct{}, error) {
 	if err := c.supervisor.fork(cmd.Start); err != nil {
 		return nil, err
 	}
+	exited := make(chan struct{})
 	c.supervisor.mu.Lock()
-	c.process = cmd.Process
+	c.process, c.exited = cmd.Process, exited
 	c.status.PID, c.status.State = cmd.Process.Pid, Starting
 	c.supervisor.mu.Unlock()
 	c.supervisor.changed()
@@ -47,7 +49,6 @@ func (c *child) fork() (<-chan struct{}, error) {
 		c.signal(syscall.SIGTERM) // Stop may have come just before there was something to signal
 	}
 
-	exited := make(chan struct{})
 	go func() {
 		defer close(exited)
 		c.wait(cmd)
@@ -127,6 +128,16 @@ func (c *child) restart(pause *time.Duration) <-chan struct{} {
 func (c *child) stopping() bool {
 	select {
 	case <-c.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// over reports whether the child has ended for good.
+func (c *child) over() bool {
+	select {
+	case <-c.ended:
 		return true
 	default:
 		return false

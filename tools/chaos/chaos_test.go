@@ -1,0 +1,174 @@
+package main
+
+import (
+	"encoding/json"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/apiary-relay/apiary/pkg/broken"
+	"github.com/apiary-relay/apiary/pkg/testkit/pgtest"
+	"github.com/apiary-relay/apiary/tools/chaos/internal/scenario"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// programs are those of a cluster.
+var programs = []string{"gateway", "ingest", "fanout", "search", "audit", "workflow", "media", "apiary"}
+
+// build builds programs, with a build tag if there is one.
+func build(t *testing.T, tag string) (bin string) {
+	t.Helper()
+	bin = t.TempDir()
+	args := []string{"build", "-tags", tag, "-o", bin + "/"}
+	for _, name := range programs {
+		args = append(args, "./services/"+name+"/cmd/"+name)
+	}
+	cmd := exec.CommandContext(t.Context(), "go", args...)
+	cmd.Dir = root(t)
+	output, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(output))
+	return bin
+}
+
+// root is the repository's.
+func root(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs("../..")
+	require.NoError(t, err)
+	return dir
+}
+
+// natsServer finds the program that `make tools` builds, or one on the path.
+func natsServer(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(root(t), ".bin", "nats-server")
+	if _, err := os.Stat(path); err == nil {
+		return path
+	}
+	path, err := exec.LookPath("nats-server")
+	require.NoError(t, err, "make tools builds it")
+	return path
+}
+
+// small is a run on a cluster of the test's own, of two of each.
+func small(t *testing.T, tag string) options {
+	t.Helper()
+	return options{
+		bin: build(t, tag), natsServer: natsServer(t), data: t.TempDir(), databaseURL: pgtest.URL(t),
+		gateways: 2, ingests: 2, fanouts: 2, searches: 2, spares: 1, settling: settling,
+		note: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	}
+}
+
+func (o *options) add(t *testing.T, name, text string) {
+	t.Helper()
+	s, err := scenario.Parse(name, []byte(text))
+	require.NoError(t, err)
+	o.scenarios = append(o.scenarios, s)
+}
+
+// resultOf reads the last line.
+func resultOf(t *testing.T, output string) (r result) {
+	t.Helper()
+	lines := strings.Split(strings.TrimSpace(output), "\n")
+	line, ok := strings.CutPrefix(lines[len(lines)-1], "RESULT ")
+	require.True(t, ok, output)
+	require.NoError(t, json.Unmarshal([]byte(line), &r))
+	return r
+}
+
+// A small run of what `make chaos` does at length.
+func TestNothingIsMissedRepeatedOrLeaked(t *testing.T) {
+	opts := small(t, "")
+	opts.seconds = 6
+	const load = "load: {subscribers: 24, rate: 20, public: 2, private: 2, churners: 2, churn: 200ms}\n"
+	opts.add(t, "killed", load+`
+about: All of a kind die, one after the other.
+steps:
+  - {at: 500ms, every: 2s, kill: next fanout}
+  - {at: 1s, every: 2s, kill: next ingest}
+  - {at: 3s, kill: next gateway}
+  - {at: 4s, add: fanout-3}
+`)
+	opts.add(t, "cut", load+`
+about: Links break, and a node freezes.
+steps:
+  - {at: 500ms, cut: gateway to next fanout, for: 1s}
+  - {at: 2s, hold: fanout to nats, for: 1s}
+  - {at: 3500ms, pause: next fanout, for: 1s}
+  - {at: 4s, roll: next gateway}
+`)
+	var out strings.Builder
+	err := run(t.Context(), opts, &out)
+	t.Log(out.String())
+	require.NoError(t, err)
+	r := resultOf(t, out.String())
+	require.Greater(t, r.Events, 100)
+	require.Greater(t, r.Deliveries, r.Events)
+	r.Events, r.Deliveries, r.PauseP99, r.LongestPause = 0, 0, 0, 0
+	require.Zero(t, r)
+}
+
+// A relay that was broken on purpose: one event is kept from a subscription, one is delivered twice, one reaches
+// who was removed. The checker says exactly that.
+func TestFaultsAreFound(t *testing.T) {
+	opts := small(t, "broken")
+	// One of each: every process goes wrong once.
+	opts.gateways, opts.fanouts, opts.seconds = 1, 1, 1
+	opts.settling = 10 * time.Second // what is missing is not waited for; everything else must have come by then
+	opts.marks = []string{broken.MarkDrop, broken.MarkRepeat, broken.MarkLeak}
+	opts.add(t, "calm", "load: {subscribers: 16, rate: 10, public: 1, private: 3, churners: 1}\n")
+	var out strings.Builder
+	err := run(t.Context(), opts, &out)
+	t.Log(out.String())
+	require.ErrorIs(t, err, errWrong)
+	r := resultOf(t, out.String())
+	r.Events, r.Deliveries, r.LongestPause = 0, 0, 0
+	require.Equal(t, result{Missed: 1, Duplicated: 1, Forbidden: 1}, r)
+	for _, said := range []string{"calm: missed: ", "calm: duplicated: ", "calm: forbidden: "} {
+		require.Equal(t, 1, strings.Count(out.String(), said), said)
+	}
+}
+
+func TestParse(t *testing.T) {
+	opts, err := parse([]string{"--seconds", "8", "--subscribers", "20", "--only", "restart-nats,kill-fanout"}, t.Output())
+	require.NoError(t, err)
+	require.Len(t, opts.scenarios, 2)
+	require.Equal(t, "restart-nats", opts.scenarios[0].Name)
+	require.Equal(t, 20, opts.scenarios[1].Load.Subscribers)
+
+	for _, c := range []struct {
+		wrong string
+		args  []string
+	}{
+		{"1 to 3600 seconds", []string{"--seconds", "0"}},
+		{`no scenario "nothing", but cut-fanout-nats, `, []string{"--only", "nothing"}},
+		{"subscribers must be", []string{"--subscribers", "100000"}},
+		{"no such file", []string{"none.yaml"}},
+	} {
+		_, err := parse(c.args, t.Output())
+		require.ErrorContains(t, err, c.wrong)
+	}
+	var errs strings.Builder
+	require.Equal(t, exitUsage, command(t.Context(), []string{"--seconds", "x"}, t.Output(), &errs))
+	require.Zero(t, command(t.Context(), []string{"-help"}, t.Output(), &errs))
+}
+
+// Every scenario can be read, and does something also in a short run.
+func TestOurScenarios(t *testing.T) {
+	all, err := read(nil)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, len(all), 12)
+	for _, s := range all {
+		require.NotEmpty(t, s.About, s.Name)
+		require.NotEmpty(t, s.Steps[0].Times(8e9), s.Name)
+	}
+}

@@ -1,0 +1,197 @@
+package checker
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// maxExamples bounds what a Report explains of each sort of fault.
+const maxExamples = 5
+
+// revoked is how the relay says that a reader has been removed.
+const revoked = "restricted:"
+
+// Report is what was wrong in a run. Its counts may be added up over runs.
+type Report struct {
+	// Events were acknowledged; Deliveries are all EVENT frames.
+	Events, Deliveries int
+	// Missed, Duplicated, Forbidden and Stray count deliveries that should have been or should not; see the package.
+	Missed, Duplicated, Forbidden, Stray int
+	// UnexplainedCloses counts subscriptions and connections.
+	UnexplainedCloses int
+	// Pauses has a value for each subscription and each fan-out node that was killed.
+	Pauses []time.Duration
+	// Longest is the longest pause of all, whatever it came from.
+	Longest time.Duration
+	// Examples say, in words, of the first of each fault what it was.
+	Examples []string
+}
+
+// Right reports whether nothing was wrong.
+func (r *Report) Right() bool {
+	return r.Missed == 0 && r.Duplicated == 0 && r.Forbidden == 0 && r.Stray == 0 && r.UnexplainedCloses == 0
+}
+
+// Check looks at everything up to now.
+func (l *Log) Check() Report { return l.checkAt(l.Now()) }
+
+func (l *Log) checkAt(now time.Duration) Report {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	c := &check{log: l, now: now, said: make(map[string]int)}
+	for i := range l.events {
+		if l.events[i].acked != never {
+			c.report.Events++
+		}
+	}
+	for _, s := range l.subs {
+		c.subscription(s)
+	}
+	for _, e := range l.ends {
+		if !l.explains(e) {
+			c.report.UnexplainedCloses++
+			c.example("unexplained", "connection to %s, begun at %s, ended at %s: %s", e.gateway, at(e.dialled), at(e.at), e.why)
+		}
+	}
+	return c.report
+}
+
+// explains reports whether something was done to a gateway that ends such a connection. Called with mu held.
+func (l *Log) explains(e end) bool {
+	return slices.ContainsFunc(l.faults, func(f *fault) bool {
+		return f.action != Other && f.process == e.gateway && f.from <= e.at && e.dialled <= f.until
+	})
+}
+
+// check is one Check; the log's mu is held all the while.
+type check struct {
+	log    *Log
+	now    time.Duration
+	report Report
+	said   map[string]int
+}
+
+func (c *check) example(sort, format string, args ...any) {
+	c.said[sort]++
+	if c.said[sort] <= maxExamples {
+		c.report.Examples = append(c.report.Examples, sort+": "+fmt.Sprintf(format, args...))
+	}
+}
+
+func (c *check) subscription(s *Subscription) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := rights{always: !s.private, changes: c.log.members[membership{s.reader, s.topic}]}
+	first := make(map[int]time.Duration) // when each event came first
+	for _, p := range s.periods {
+		c.period(s, p, r, first)
+	}
+	c.missed(s, r, first)
+	if len(c.log.events) > 0 && r.throughout(c.log.events[0].sent, c.now) {
+		c.pauses(first)
+	}
+}
+
+// period looks at what came in one period, and why it ended.
+func (c *check) period(s *Subscription, p *Period, r rights, first map[int]time.Duration) {
+	seen := make(map[int]bool, len(p.deliveries))
+	for _, d := range p.deliveries {
+		c.report.Deliveries++
+		if d.event == unknown || c.log.events[d.event].topic != s.topic || d.at > p.closed {
+			c.report.Stray++
+			c.example("stray", "%s of %s got %s at %s, which is not for it", s.reader, s.topic, d.id, at(d.at))
+			continue
+		}
+		if seen[d.event] {
+			c.report.Duplicated++
+			c.example("duplicated", "%s of %s got %s again at %s, through %s", s.reader, s.topic, d.id, at(d.at), p.gateway)
+			continue
+		}
+		seen[d.event] = true
+		if was, ok := first[d.event]; !ok || d.at < was {
+			first[d.event] = d.at
+		}
+		from := p.requested
+		if d.live {
+			from = c.log.events[d.event].sent
+		}
+		if !r.sometime(from, d.at) {
+			c.report.Forbidden++
+			c.example("forbidden", "%s got %s of %s at %s, sent at %s, and was no member any more since before %s", s.reader, d.id, s.topic,
+				at(d.at), at(c.log.events[d.event].sent), at(from))
+		}
+	}
+	if p.closed != never && p.eose != never && !c.closeExplained(p, r) {
+		c.report.UnexplainedCloses++
+		c.example("unexplained", "CLOSED %q for %s of %s at %s, through %s", p.message, s.reader, s.topic, at(p.closed), p.gateway)
+	}
+}
+
+// closeExplained reports whether the reader lost its right before the CLOSED came. That it has it again by then
+// is no reason for the relay to be silent.
+func (c *check) closeExplained(p *Period, r rights) bool {
+	return strings.HasPrefix(p.message, revoked) && slices.ContainsFunc(r.changes, func(ch change) bool {
+		return !ch.member && ch.sent <= p.closed && p.requested <= ch.acked
+	})
+}
+
+// missed counts what was owed and never came.
+func (c *check) missed(s *Subscription, r rights, first map[int]time.Duration) {
+	for i := range c.log.events {
+		e := &c.log.events[i]
+		if e.topic != s.topic || e.acked == never {
+			continue
+		}
+		if _, came := first[i]; came || !c.owed(s, r, e) {
+			continue
+		}
+		c.report.Missed++
+		c.example("missed", "%s of %s never got what was sent at %s and acknowledged at %s", s.reader, s.topic, at(e.sent), at(e.acked))
+	}
+}
+
+// owed reports whether the subscription must have got an event. See the package for why.
+func (c *check) owed(s *Subscription, r rights, e *event) bool {
+	if r.throughout(e.sent, c.now) {
+		return true
+	}
+	return slices.ContainsFunc(s.periods, func(p *Period) bool {
+		return p.eose != never && e.acked < p.requested && e.createdAt >= p.since && r.throughout(p.requested, p.eose)
+	})
+}
+
+// pauses notes how long events took to somebody who was entitled all the time.
+func (c *check) pauses(first map[int]time.Duration) {
+	kills := c.kills()
+	worst := make([]time.Duration, len(kills))
+	for i, came := range first {
+		acked := c.log.events[i].acked
+		if acked == never {
+			continue
+		}
+		c.report.Longest = max(c.report.Longest, came-acked)
+		for k, kill := range kills {
+			before := k+1 == len(kills) || acked < kills[k+1] // the next one
+			if came >= kill && before {
+				worst[k] = max(worst[k], came-max(acked, kill))
+			}
+		}
+	}
+	c.report.Pauses = append(c.report.Pauses, worst...)
+}
+
+// kills returns when fan-out nodes were killed.
+func (c *check) kills() []time.Duration {
+	var times []time.Duration
+	for _, f := range c.log.faults {
+		if f.action == Kill && strings.HasPrefix(f.process, "fanout-") {
+			times = append(times, f.from)
+		}
+	}
+	return times
+}
+
+// at is a moment for people.
+func at(t time.Duration) string { return t.Round(time.Millisecond).String() }
