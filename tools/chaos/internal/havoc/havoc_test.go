@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,7 +22,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // diary is a cluster that writes down what is done to it, and when.
 type diary struct {
-	began   time.Time
+	began time.Time
+
+	mu      sync.Mutex // guards what follows
 	said    []string
 	running []string // fan-out nodes
 	refuse  error
@@ -29,6 +32,8 @@ type diary struct {
 }
 
 func (d *diary) write(what, name string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.said = append(d.said, time.Since(d.began).String()+" "+what+" "+name)
 	return d.refuse
 }
@@ -38,12 +43,16 @@ func (d *diary) Pause(name string) error  { return d.write("pause", name) }
 func (d *diary) Resume(name string) error { return d.write("resume", name) }
 
 func (d *diary) Leave(_ context.Context, name string) error {
+	d.mu.Lock()
 	d.running = slices.DeleteFunc(d.running, func(n string) bool { return n == name })
+	d.mu.Unlock()
 	return d.write("leave", name)
 }
 
 func (d *diary) Join(_ context.Context, name string) error {
+	d.mu.Lock()
 	d.running = slices.Sorted(slices.Values(append(d.running, name)))
+	d.mu.Unlock()
 	return d.write("join", name)
 }
 
@@ -51,6 +60,8 @@ func (d *diary) Running(service string) []string {
 	if service != "fanout" {
 		return nil
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	return slices.Clone(d.running)
 }
 
