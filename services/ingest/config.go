@@ -23,7 +23,8 @@ type Config struct {
 	MaxContent int           `help:"Largest content of an event in bytes; 0 is no limit but max-event." default:"262144"`
 	MaxSkew    time.Duration `help:"How far an event's created_at may be from now, either way; 0 is no limit." default:"15m"`
 
-	AgentsPerOwner int `help:"Agents that one owner may have in a community (NIP-OA)." default:"100"`
+	AgentsPerOwner       int `help:"Agents that one owner may have in a community (NIP-OA)." default:"100"`
+	AgentFramesPerSecond int `help:"Observer frames (NIP-AO) that one agent may send in a second; further ones are refused as rate-limited. 0 is no limit." default:"100"`
 
 	VerifyWorkers int   `help:"Events verified at once; 0 is the number of cores." default:"0"`
 	StreamWindow  int   `help:"Submissions of one stream that may wait for their verdicts." default:"1024"`
@@ -75,6 +76,7 @@ func (c *Config) Validate() error {
 	check(c.MaxContent >= 0, "max-content must not be negative")
 	check(c.MaxSkew >= 0, "max-skew must not be negative")
 	check(c.AgentsPerOwner > 0 && c.AgentsPerOwner <= maxAgentsPerOwner, "agents-per-owner must be between 1 and %d", maxAgentsPerOwner)
+	check(c.AgentFramesPerSecond >= 0, "agent-frames-per-second must not be negative")
 	check(c.VerifyWorkers >= 0, "verify-workers must not be negative")
 	check(c.StreamWindow > 0, "stream-window must be positive")
 	check(c.QueueEvents > 0, "queue-events must be positive")

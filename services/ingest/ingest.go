@@ -186,6 +186,7 @@ func (s *Service) buildQueues(deps Deps) {
 	s.commits = commit.NewQueue(s.cfg.QueueEvents, limits, committer.Flush)
 	ephemeral := &commit.Ephemeral{
 		Store: s.store, Bus: deps.Bus, Partitions: s.cfg.Partitions, Timeout: s.cfg.CommitTimeout, Presence: s.presence, Log: faults,
+		Frames: commit.NewFrames(s.cfg.AgentFramesPerSecond, s.now),
 	}
 	s.ephemerals = commit.NewQueue(s.cfg.QueueEvents, limits, ephemeral.Flush)
 }

@@ -15,12 +15,12 @@ var words string
 func page() []byte {
 	var b strings.Builder
 	b.WriteString(words)
-	b.WriteString("\n| kind | name | meaning | source | kept | channel | sent by | read by | filters | |\n")
-	b.WriteString("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n")
+	b.WriteString("\n| kind | name | meaning | source | kept | channel | sent by | read by | filters | form | |\n")
+	b.WriteString("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n")
 	for _, row := range kind.All() {
 		for _, cell := range []string{
 			numbers(row), row.Name, row.Meaning, row.Source, classes[row.Class], scopes[row.Scope],
-			senders[row.Sender], readers[row.Readers], asks[row.Ask], marks(row.Rules),
+			senders[row.Sender], readers[row.Readers], asks[row.Ask], form(row.Form), marks(row.Rules),
 		} {
 			b.WriteString("| ")
 			if cell != "" {
@@ -37,6 +37,21 @@ func numbers(row kind.Info) string {
 		return fmt.Sprint(row.First)
 	}
 	return fmt.Sprintf("%d–%d", row.First, row.Last)
+}
+
+// form is what an event has to be like.
+func form(f kind.Form) string {
+	var words []string
+	if w := namings[f.D]; w != "" {
+		words = append(words, w)
+	}
+	if f.OneP {
+		words = append(words, "one `p`")
+	}
+	if f.Sealed {
+		words = append(words, "encrypted")
+	}
+	return strings.Join(words, ", ")
 }
 
 // marks are the letters of what else holds for a kind.
@@ -73,6 +88,9 @@ var (
 	}
 	readers = map[kind.Readers]string{
 		kind.Everybody: "", kind.Parties: "parties", kind.Author: "author", kind.Shared: "if shared", kind.Owner: "owner", kind.Moderators: "moderators",
+	}
+	namings = map[kind.Naming]string{
+		kind.AnyName: "", kind.OneName: "one `d`", kind.Slug: "`d` a slug", kind.Hash: "`d` a hash",
 	}
 	asks = map[kind.Ask]string{
 		kind.Nothing: "", kind.OwnP: "own `#p`", kind.OwnAuthor: "own `authors`", kind.OwnAuthorOrP: "own `#p` or `authors`",

@@ -88,6 +88,8 @@ type Rules struct {
 	Readers Readers
 	// Ask says what a filter has to say that names the kind.
 	Ask Ask
+	// Form is what they have to be like. Shared events have to say whether they are in no other than the one way.
+	Form Form
 	// Searchable kinds hold text for people and are in the text index (NIP-50).
 	Searchable bool
 	// Audited kinds have an entry in the community's audit log.

@@ -1,8 +1,11 @@
 package cluster_test
 
 import (
+	"encoding/base64"
+	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -120,4 +123,186 @@ func agentsOverHTTP(t *testing.T, c *cluster.Cluster) {
 	bot := cluster.DialHost(t, c.Gateway(0), host, who(t, "bot1"))
 	p := post(t, c.Gateway(1), host, who(t, "bot1"), bot.Event())
 	require.Equal(t, http.StatusOK, p.Status, p.Error)
+}
+
+// sealed looks like something encrypted; text keeps two of them apart.
+func sealed(text string) nostrtest.Option {
+	return nostrtest.Content(base64.StdEncoding.EncodeToString(append([]byte{2}, fmt.Appendf(nil, "%120s", text)...)))
+}
+
+// toP filters on a kind and whom a p tag names.
+func toP(kind nostr.Kind, name string) nostr.Filter {
+	return nostr.Filter{
+		Kinds: []nostr.Kind{kind},
+		Tags:  []nostr.TagCondition{{Name: 'p', Values: []string{nostrtest.PubKey(name).String()}}},
+	}
+}
+
+// frames go live between an agent and its owner, and nowhere else.
+func frames(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	bot, bob := who(t, "bot"), who(t, "bob")
+	agent := cluster.Connect(t, c.Gateway(0), bot)
+	require.True(t, agent.AuthenticateWith(c.Gateway(0), attestedBy(t, bob, bot, "")).OK)
+	owner := cluster.Dial(t, c.Gateway(1), bob)
+	mallory := cluster.Dial(t, c.Gateway(1), who(t, "mallory"))
+	frame := func(by *cluster.Client, to, of, sort string) *nostr.Event {
+		return by.Event(nostrtest.Kind(nostr.KindAgentFrame), against(to), nostrtest.Tag("agent", nostrtest.PubKey(of).String()),
+			nostrtest.Tag("frame", sort), sealed(sort))
+	}
+	const gated = "restricted: p-gated events require #p matching your pubkey"
+	require.Equal(t, gated, mallory.Refused(toP(nostr.KindAgentFrame, bob)))
+	require.Equal(t, gated, mallory.Refused(nostr.Filter{Kinds: []nostr.Kind{nostr.KindAgentFrame}}))
+	atOwner, atAgent := owner.Subscribe(toP(nostr.KindAgentFrame, bob)), agent.Subscribe(toP(nostr.KindAgentFrame, bot))
+	wide := mallory.Subscribe(by(bot, bob))
+
+	for what, event := range map[string]*nostr.Event{
+		"to somebody else":  frame(agent, who(t, "mallory"), bot, "telemetry"),
+		"of no agent":       frame(owner, who(t, "mallory"), who(t, "mallory"), "control"),
+		"of another owner":  frame(mallory, bot, bot, "control"),
+		"in the wrong way":  frame(owner, bot, bot, "telemetry"),
+		"by another agent":  frame(mallory, bob, who(t, "mallory"), "telemetry"),
+		"about its owner":   frame(agent, bob, bob, "control"),
+		"of an agent's own": frame(agent, bot, bot, "control"),
+	} {
+		client := map[nostr.PubKey]*cluster.Client{agent.Event().PubKey: agent, owner.Event().PubKey: owner, mallory.Event().PubKey: mallory}[event.PubKey]
+		verdict := client.Publish(event)
+		require.False(t, verdict.OK, what)
+		require.Equal(t, "restricted: observer frame is not authorized for this agent owner", verdict.Message, what)
+	}
+	require.True(t, agent.Publish(frame(agent, bob, bot, "song")).OK, "what may come is accepted, and not passed on")
+	telemetry, control := frame(agent, bob, bot, "telemetry"), frame(owner, bot, bot, "control")
+	require.True(t, agent.Publish(telemetry).OK)
+	require.Equal(t, telemetry, atOwner.Next())
+	require.True(t, owner.Publish(control).OK)
+	require.Equal(t, control, atAgent.Next())
+	marker := owner.Accept(nostrtest.Content("marker"))
+	require.Equal(t, marker, wide.Next(), "nobody else gets any")
+	require.Empty(t, owner.Query(toP(nostr.KindAgentFrame, bob)), "none is kept")
+	require.Zero(t, owner.Count(toP(nostr.KindAgentFrame, bob)))
+
+	host := strings.TrimPrefix(c.Gateway(0), "ws://")
+	p := post(t, c.Gateway(0), host, bot, frame(agent, bob, bot, "telemetry"))
+	require.Equal(t, http.StatusBadRequest, p.Status)
+	require.Equal(t, "invalid: kind 24200 is only accepted via WebSocket", p.Error)
+}
+
+// metrics are read by the agent's owner, whichever door one knocks at.
+func metrics(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	bot, bob, eve := who(t, "bot"), who(t, "bob"), who(t, "eve")
+	agent := cluster.Connect(t, c.Gateway(0), bot)
+	require.True(t, agent.AuthenticateWith(c.Gateway(0), attestedBy(t, bob, bot, "")).OK)
+	owner, mallory := cluster.Dial(t, c.Gateway(1), bob), cluster.Dial(t, c.Gateway(0), eve)
+	live, wide := owner.Subscribe(toP(nostr.KindTurnMetric, bob)), mallory.Subscribe(by(bot))
+	metric := func(to string) *nostr.Event {
+		return agent.Event(nostrtest.Kind(nostr.KindTurnMetric), against(to), nostrtest.Tag("agent", nostrtest.PubKey(bot).String()), sealed("metric"))
+	}
+	verdict := agent.Publish(metric(eve))
+	require.False(t, verdict.OK)
+	require.Equal(t, "restricted: agent-turn-metric is not for the owner of this agent", verdict.Message)
+	event := metric(bob)
+	require.True(t, agent.Publish(event).OK)
+	require.Equal(t, event, live.Next())
+
+	byID := nostr.Filter{IDs: []nostr.ID{event.ID}}
+	host := strings.TrimPrefix(c.Gateway(0), "ws://")
+	for name, reads := range map[string]bool{bob: true, eve: false, bot: false} {
+		client := map[string]*cluster.Client{bob: owner, eve: mallory, bot: agent}[name]
+		var want []*nostr.Event
+		if reads {
+			want = []*nostr.Event{event}
+		}
+		for _, f := range []nostr.Filter{byID, by(bot), {Authors: by(bot).Authors, Search: "metric"}} {
+			if f.Search != "" {
+				require.Empty(t, client.Query(f), "nobody finds it by its text")
+				continue
+			}
+			require.Equal(t, want, client.Query(f))
+			require.Equal(t, uint64(len(want)), client.Count(f))
+		}
+		for path, answers := range map[string][2]string{
+			"/query": {`[]`, `[` + string(nostrtest.Raw(event)) + `]`}, "/count": {`{"count":0}`, `{"count":1}`},
+		} {
+			want := answers[0]
+			if reads {
+				want = answers[1]
+			}
+			status, answer := asks(t, c.Gateway(1), host, name, path, `[{"ids":["`+event.ID.String()+`"]}]`)
+			require.Equal(t, http.StatusOK, status)
+			require.Equal(t, want, answer)
+			status, _ = asks(t, c.Gateway(1), host, name, path, `[{"kinds":[44200],"#p":["`+nostrtest.PubKey(bob).String()+`"]}]`)
+			require.Equal(t, map[bool]int{true: http.StatusOK, false: http.StatusForbidden}[reads], status)
+			status, _ = asks(t, c.Gateway(1), host, name, path, `[{"kinds":[44200],"ids":["`+event.ID.String()+`"]}]`)
+			require.Equal(t, http.StatusForbidden, status, "also by its id")
+		}
+	}
+	marker := agent.Accept(nostrtest.Content("marker"))
+	require.Equal(t, marker, wide.Next(), "others get none live")
+}
+
+// asks posts a body to a path of host.
+func asks(t *testing.T, url, host, name, path, body string) (status int, answer string) {
+	t.Helper()
+	return cluster.HTTP(t, http.MethodPost, url, host, path, http.Header{"Authorization": {cluster.Token(t, host, name, path, body)}}, body)
+}
+
+// ownersAct on what their agents say and own.
+func ownersAct(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	bot, bob, h := who(t, "bot"), who(t, "bob"), channelID(t)
+	agent := cluster.Connect(t, c.Gateway(0), bot)
+	require.True(t, agent.AuthenticateWith(c.Gateway(0), attestedBy(t, bob, bot, "")).OK)
+	owner, carol := cluster.Dial(t, c.Gateway(1), bob), cluster.Dial(t, c.Gateway(1), who(t, "carol"))
+	carol.Accept(nostrtest.Kind(nostr.KindCreateGroup), nostrtest.Channel(h), nostrtest.Tag("name", "hall"))
+	message := agent.Accept(nostrtest.Kind(nostr.KindChat), nostrtest.Channel(h), nostrtest.Content("42"))
+	edit := []nostrtest.Option{
+		nostrtest.Kind(nostr.KindMessageEdit), nostrtest.Channel(h), nostrtest.Tag("e", message.ID.String()), nostrtest.Content("43"),
+	}
+	verdict := carol.Publish(carol.Event(edit...))
+	require.Equal(t, "invalid: edit target not found or not editable by you", verdict.Message)
+	sub := carol.Subscribe(in(h))
+	edited := owner.Accept(edit...)
+	require.Equal(t, edited, sub.Next())
+
+	request := carol.Accept(nostrtest.Kind(nostr.KindJobRequest), nostrtest.Channel(h), against(bot), nostrtest.Content("sum up"))
+	about := nostrtest.Tag("e", request.ID.String())
+	agent.Accept(nostrtest.Kind(nostr.KindJobAccepted), nostrtest.Channel(h), about)
+	verdict = carol.Publish(carol.Event(nostrtest.Kind(nostr.KindJobResult), nostrtest.Channel(h), about))
+	require.Equal(t, "invalid: job request not found, or not yours to answer", verdict.Message)
+	owner.Accept(nostrtest.Kind(nostr.KindJobCancel), nostrtest.Channel(h), about)
+
+	agent.Accept(nostrtest.Kind(nostr.KindAgentProfile), nostrtest.Content(`{"channel_add_policy":"owner_only"}`))
+	verdict = carol.Publish(carol.Event(nostrtest.Kind(nostr.KindPutUser), nostrtest.Channel(h), against(bot)))
+	require.False(t, verdict.OK)
+	require.Contains(t, verdict.Message, "policy:owner_only — only the agent owner ("+nostrtest.PubKey(bob).String()+") can add this agent")
+	order(t, owner, nostr.KindPutUser, nostrtest.Channel(h), against(bot))
+	order(t, owner, nostr.KindDeleteEvent, nostrtest.Channel(h), nostrtest.Tag("e", message.ID.String()))
+	require.Empty(t, carol.Query(nostr.Filter{IDs: []nostr.ID{message.ID}}))
+}
+
+// quotas of agents hold over all their connections.
+func quotas(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	bot, bob := who(t, "bot"), who(t, "bob")
+	dial := func() *cluster.Client {
+		agent := cluster.Connect(t, c.Gateway(0), bot)
+		require.True(t, agent.AuthenticateWith(c.Gateway(0), attestedBy(t, bob, bot, "")).OK)
+		return agent
+	}
+	agents := []*cluster.Client{dial(), dial()}
+	sent := 0
+	verdict := cluster.Verdict{OK: true}
+	for i := 0; verdict.OK && i < 1000; i++ {
+		agent := agents[i%2]
+		verdict = agent.Publish(agent.Event(nostrtest.Content(strconv.Itoa(i))))
+		if verdict.OK {
+			sent++
+		}
+	}
+	require.Regexp(t, `^rate-limited: quota exceeded; retry in \d+s$`, verdict.Message)
+	require.GreaterOrEqual(t, sent, 120)
+	require.True(t, agents[0].Publish(agents[0].Event(nostrtest.Kind(nostr.KindTyping))).OK, "what is not kept is not counted")
+	owner := cluster.Dial(t, c.Gateway(0), bob)
+	owner.Accept(nostrtest.Content("people have no such quota"))
 }

@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,7 +15,8 @@ import (
 // live, stored, by id, by a count, by filters as wide as can be.
 func notForEverybody(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
-	alice := cluster.Dial(t, c.Gateway(0), who(t, "alice"))
+	alice := cluster.Connect(t, c.Gateway(0), who(t, "alice"))
+	require.True(t, alice.AuthenticateWith(c.Gateway(0), attestedBy(t, who(t, "bob"), who(t, "alice"), "")).OK)
 	bob := cluster.Dial(t, c.Gateway(1), who(t, "bob"))
 	mallory := cluster.Dial(t, c.Gateway(1), who(t, "mallory"))
 	wide := by(who(t, "alice"))
@@ -29,8 +31,8 @@ func notForEverybody(t *testing.T, c *cluster.Cluster) {
 		{"a reminder", alice.Event(nostrtest.Kind(nostr.KindReminder), nostrtest.Tag("d", "tea"), toBob), []*cluster.Client{alice}},
 		{"a persona", alice.Event(nostrtest.Kind(nostr.KindPersona), nostrtest.Tag("d", "draft")), []*cluster.Client{alice}},
 		{"a shared persona", alice.Event(nostrtest.Kind(nostr.KindPersona), nostrtest.Tag("d", "cook"), nostrtest.Tag("shared", "true")), all},
-		{"a memory", alice.Event(nostrtest.Kind(nostr.KindAgentMemory), nostrtest.Tag("d", "m"), toBob), []*cluster.Client{alice, bob}},
-		{"a metric", alice.Event(nostrtest.Kind(nostr.KindTurnMetric), toBob), []*cluster.Client{bob}},
+		{"a memory", alice.Event(nostrtest.Kind(nostr.KindAgentMemory), nostrtest.Tag("d", strings.Repeat("0a", 32)), toBob, sealed("memory")), []*cluster.Client{alice, bob}},
+		{"a metric", alice.Event(nostrtest.Kind(nostr.KindTurnMetric), toBob, nostrtest.Tag("agent", nostrtest.PubKey(who(t, "alice")).String()), sealed("metric")), []*cluster.Client{bob}},
 	} {
 		require.True(t, alice.Publish(e.event).OK, e.what)
 		may := map[*cluster.Client]bool{}

@@ -46,6 +46,8 @@ type Ephemeral struct {
 	Timeout time.Duration
 	// Presence is told what is announced to it.
 	Presence Presence
+	// Frames bounds how often agents send observer frames.
+	Frames *Frames
 	// Log is for faults; best a sampled one.
 	Log *slog.Logger
 
@@ -77,7 +79,11 @@ func (e *Ephemeral) Flush(ctx context.Context, batch []Item) {
 	admitted := make(map[uint32][]Item)
 	envelopes := make(map[uint32]*busv1.EnvelopeBatch)
 	for _, it := range batch {
-		if v := policy.Admit(it.Candidate(), state); !v.Accepted() {
+		v := policy.Admit(it.Candidate(), state)
+		if v.Accepted() {
+			v = e.Frames.admit(it.Candidate())
+		}
+		if !v.Accepted() || it.Candidate().IsDropped() {
 			it.Answer(v)
 			continue
 		}

@@ -43,6 +43,8 @@ type State struct {
 	Stored map[EventKey]bool
 	// Targets are the candidates' targets that are stored, unless they have expired or their author has vanished.
 	Targets map[EventKey]Target
+	// Standings are where the authors of candidates that Stand do to their targets, by the candidate.
+	Standings map[EventKey]Standing
 	// Referenced are the earlier events that candidates refer to, of channels that want that.
 	Referenced map[ReferenceKey]bool
 	// RootNamed are the replies whose parent names their root in an e tag.
@@ -138,6 +140,11 @@ func Admit(c *Candidate, st *State) Verdict {
 	}
 	if v := admitTargets(c, st); !v.Accepted() {
 		return v
+	}
+	if c.Agency != nil {
+		if v := c.admitAgency(st); !v.Accepted() {
+			return v
+		}
 	}
 	return admitPresent(c, st)
 }

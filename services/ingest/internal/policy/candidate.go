@@ -47,8 +47,8 @@ type Candidate struct {
 	Reply *Reply
 	// Reference is the event of its channel that an edit, a vote, a pin, a bookmark or a reminder is about.
 	Reference *nostr.ID
-	// Agent is the key that an event between an agent and its owner says is the agent.
-	Agent *nostr.PubKey
+	// Agency is set for what goes between an agent and its owner.
+	Agency *Agency
 }
 
 // Vanish is a request to vanish (NIP-62): of everything that its author made up to its created_at, and of

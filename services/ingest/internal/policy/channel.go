@@ -278,7 +278,14 @@ type Group struct {
 	Actor, Target ChannelRole
 	// Owners is how many owners the channel has, Members how many members, owners included.
 	Owners, Members int
+	// OwnsOwner is set when the actor owns an agent that is an owner of the channel (NIP-OA), OwnsTarget when it owns who
+	// the command is about.
+	OwnsOwner, OwnsTarget bool
 }
+
+// governs reports whether the actor decides what the channel is: it manages it, or its agent owns it. Its agent's channels
+// it sees only as far as it is in them.
+func (g *Group) governs() bool { return g.Actor.Manages() || g.OwnsOwner }
 
 // reach refuses what an actor cannot see, in the same words as what does not exist, and then what is archived.
 func (g *Group) reach(unarchives bool) Verdict {
@@ -318,9 +325,9 @@ func (e *EditChannel) Judge(g Group) Verdict {
 		return v
 	}
 	switch {
-	case g.Actor == "":
+	case g.Actor == "" && !g.OwnsOwner:
 		return invalid("not a member")
-	case e.managed() && !g.Actor.Manages():
+	case e.managed() && !g.governs():
 		return notManager
 	case g.Type == Direct && e.Private != nil && !*e.Private:
 		return invalid("a dm is private")
@@ -333,7 +340,7 @@ func (*DeleteChannel) Judge(g Group) Verdict {
 	if v := g.reach(false); !v.Accepted() {
 		return v
 	}
-	if g.Actor != ChannelOwner {
+	if g.Actor != ChannelOwner && !g.OwnsOwner {
 		return invalid("only owner can delete group")
 	}
 	return Verdict{}

@@ -5,7 +5,7 @@ import (
 	"github.com/apiary-relay/apiary/pkg/nostr/kind"
 )
 
-// DeleteEvent is kind 9005: an author or an admin removes an event of the channel (NIP-29).
+// DeleteEvent is kind 9005: an author, the owner of the agent that is the author, or an admin removes an event of the channel (NIP-29).
 type DeleteEvent struct{ Target nostr.ID }
 
 func parseDeleteEvent(c *Candidate) (any, Verdict) {
@@ -25,6 +25,8 @@ type Found struct {
 	// Author and Kind are the event's.
 	Author nostr.PubKey
 	Kind   nostr.Kind
+	// Owned is set when the actor owns the agent that has written it (NIP-OA).
+	Owned bool
 }
 
 // Judge decides on a deletion by an actor of what was found, nil if there is no such event in the channel. The record
@@ -41,7 +43,7 @@ func (*DeleteEvent) Judge(g Group, actor nostr.PubKey, found *Found) Verdict {
 		return invalid("this event is part of the channel's record")
 	default:
 	}
-	if found.Author != actor && !g.Actor.Manages() {
+	if found.Author != actor && !found.Owned && !g.Actor.Manages() {
 		return notManager
 	}
 	return Verdict{}

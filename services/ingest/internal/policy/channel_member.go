@@ -160,8 +160,9 @@ func (*RemoveUser) Judge(g Group, self bool) Verdict {
 	if v := g.reach(false); !v.Accepted() {
 		return v
 	}
+	owns := g.OwnsTarget && g.Actor != "" // whoever is not in a channel acts on nobody in it
 	switch {
-	case !g.Actor.Manages():
+	case !g.Actor.Manages() && !owns:
 		return notManager
 	case g.Target == "":
 		return invalid("target is not an active member")
@@ -169,7 +170,7 @@ func (*RemoveUser) Judge(g Group, self bool) Verdict {
 		return immutable
 	case g.Target == ChannelOwner && g.Owners == 1:
 		return invalid("cannot remove the last owner")
-	case g.Target == ChannelOwner && g.Actor != ChannelOwner:
+	case g.Target == ChannelOwner && g.Actor != ChannelOwner && !owns:
 		return invalid("only owners may say who is an owner")
 	}
 	return Verdict{}

@@ -30,6 +30,7 @@ var checks = []func(*Candidate, Limits, time.Time) Verdict{
 	func(c *Candidate, _ Limits, now time.Time) Verdict { return c.checkExpiry(now) },
 	func(c *Candidate, _ Limits, _ time.Time) Verdict { return c.checkChannel() },
 	func(c *Candidate, _ Limits, _ time.Time) Verdict { return checkAddress(c.Event) },
+	func(c *Candidate, _ Limits, _ time.Time) Verdict { return checkForm(c.Event) },
 	func(c *Candidate, _ Limits, now time.Time) Verdict { return c.checkKindRules(now) },
 	func(c *Candidate, _ Limits, now time.Time) Verdict { return c.parseCommand(now) },
 }
@@ -140,6 +141,12 @@ func (c *Candidate) checkKindRules(now time.Time) Verdict {
 		return c.parseVanish()
 	case nostr.KindAgentProfile:
 		return checkAgentProfile(c.Event.Content)
+	case nostr.KindAgentFrame:
+		return c.parseFrame(now)
+	case nostr.KindTurnMetric:
+		return c.parseMetric()
+	case nostr.KindJobRequest:
+		return checkJob(c.Event)
 	case nostr.KindReminder:
 		return c.parseReminder(now)
 	case nostr.KindMessageDiff:

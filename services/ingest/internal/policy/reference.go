@@ -10,8 +10,10 @@ type referenceRule struct {
 	unnamed Verdict
 	// missing answers one whose target is missing, deleted, in another channel or in none.
 	missing Verdict
+	// standing is set when judge has to know where the author stands to the target.
+	standing bool
 	// judge decides on the target, nil takes any.
-	judge func(*Candidate, Target) Verdict
+	judge func(*Candidate, Target, Standing) Verdict
 }
 
 var (
@@ -22,10 +24,11 @@ var (
 
 var references = map[nostr.Kind]referenceRule{
 	nostr.KindMessageEdit: {
-		unnamed: invalid("edit must reference a target event via e tag"),
-		missing: notEditable,
-		judge: func(c *Candidate, t Target) Verdict {
-			if t.PubKey != c.Event.PubKey || !IsMessage(t.Kind) {
+		unnamed:  invalid("edit must reference a target event via e tag"),
+		missing:  notEditable,
+		standing: true,
+		judge: func(c *Candidate, t Target, s Standing) Verdict {
+			if !IsMessage(t.Kind) || (t.PubKey != c.Event.PubKey && !s.OwnsAuthor) {
 				return notEditable
 			}
 			return Verdict{}
@@ -34,13 +37,18 @@ var references = map[nostr.Kind]referenceRule{
 	nostr.KindForumVote: {
 		unnamed: invalid("vote must reference a target event via e tag"),
 		missing: invalid("vote target event not found"),
-		judge: func(_ *Candidate, t Target) Verdict {
+		judge: func(_ *Candidate, t Target, _ Standing) Verdict {
 			if t.Kind != nostr.KindForumPost && t.Kind != nostr.KindForumComment {
 				return invalid("vote target must be a forum post or comment")
 			}
 			return Verdict{}
 		},
 	},
+	nostr.KindJobAccepted:     jobAnswer,
+	nostr.KindJobProgress:     jobAnswer,
+	nostr.KindJobResult:       jobAnswer,
+	nostr.KindJobError:        jobAnswer,
+	nostr.KindJobCancel:       jobCancel,
 	nostr.KindMessagePin:      {missing: noTarget},
 	nostr.KindMessageBookmark: {missing: noTarget},
 	nostr.KindMessageReminder: {missing: noTarget},
@@ -61,6 +69,9 @@ func (c *Candidate) parseReference() Verdict {
 	return rule.unnamed
 }
 
+// Stands reports whether the State has to know where the candidate's author stands to its target.
+func (c *Candidate) Stands() bool { return c.Reference != nil && references[c.Event.Kind].standing }
+
 func (c *Candidate) admitReference(st *State) Verdict {
 	rule := references[c.Event.Kind]
 	t, ok := st.target(c.Community, *c.Reference)
@@ -68,7 +79,7 @@ func (c *Candidate) admitReference(st *State) Verdict {
 	case !ok || t.Channel != c.Channel:
 		return rule.missing
 	case rule.judge != nil:
-		return rule.judge(c, t)
+		return rule.judge(c, t, st.Standings[c.Key()])
 	}
 	return Verdict{}
 }

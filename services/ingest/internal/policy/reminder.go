@@ -9,14 +9,6 @@ import (
 // parseReminder reads when a reminder is due (NIP-ER). What it is about is encrypted to its author; that it is done or
 // cancelled shows in that it is due no more.
 func (c *Candidate) parseReminder(now time.Time) Verdict {
-	switch n := c.Event.Tags.Count("d"); {
-	case n == 0:
-		return invalid("missing d tag")
-	case n > 1:
-		return invalid("duplicate d tag")
-	case c.Event.DTag() == "":
-		return invalid("empty d tag")
-	}
 	at, ok, err := c.Event.NotBefore()
 	switch {
 	case err != nil:

@@ -17,6 +17,14 @@ type Target struct {
 	Depth int
 }
 
+// Standing is where the author of an event stands to another event, besides being its author.
+type Standing struct {
+	// OwnsAuthor is set for the owner of the agent that has written it (NIP-OA).
+	OwnsAuthor bool
+	// Named is set for who is named in one of its p tags, and OwnsNamed for the owner of an agent that is.
+	Named, OwnsNamed bool
+}
+
 // Targets are the events of which the State has to know whether they are stored, for the candidate to be judged. A
 // deletion's are not among them: it may name what is not there.
 func (c *Candidate) Targets() []nostr.ID {

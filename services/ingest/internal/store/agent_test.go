@@ -1,11 +1,13 @@
 package store
 
 import (
+	"encoding/base64"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/apiary-relay/apiary/pkg/fault"
 	"github.com/apiary-relay/apiary/pkg/nostr"
 	"github.com/apiary-relay/apiary/pkg/testkit/nostrtest"
 	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
@@ -180,4 +182,118 @@ func TestAnAgentIsAddedByItsOwnerOnly(t *testing.T) {
 	require.False(t, v.Accepted())
 	require.Contains(t, v.Message, "policy:owner_only — only the agent owner ("+nostrtest.PubKey("bob").String()+")")
 	require.Equal(t, policy.Verdict{}, add("bob", "bot"))
+}
+
+// of is a tag with the key of somebody.
+func of(tag, name string) nostrtest.Option {
+	return nostrtest.Tag(tag, nostrtest.PubKey(name).String())
+}
+
+// sealed looks like something encrypted.
+var sealed = nostrtest.Content(base64.StdEncoding.EncodeToString(append([]byte{2}, make([]byte, 200)...)))
+
+func TestMetricsAreForTheOwner(t *testing.T) {
+	f := newFixture(t)
+	metric := func(owner, content string) *policy.Candidate {
+		return f.candidate("bot", nostrtest.Kind(nostr.KindTurnMetric), of("p", owner), of("agent", "bot"), sealed, nostrtest.Tag("n", content))
+	}
+	refused := policy.Verdict{Reason: fault.Restricted, Message: "agent-turn-metric is not for the owner of this agent"}
+	require.Equal(t, refused, f.verdict(metric("bob", "1")), "the tags alone prove nothing")
+	require.NoError(t, f.attest(f.community, "bot", "bob", time.Time{}))
+	f.accept(metric("bob", "1"))
+	require.Equal(t, refused, f.verdict(metric("carol", "2")))
+}
+
+func TestOwnersEditAndDeleteWhatTheirAgentsSay(t *testing.T) {
+	f := newFixture(t)
+	f.channel("hall")
+	require.NoError(t, f.attest(f.community, "bot", "bob", time.Time{}))
+	message := f.chat("bot", "hall", "said by bot")
+	f.accept(message)
+	edit := func(author, text string) *policy.Candidate {
+		return f.candidate(author, nostrtest.Kind(nostr.KindMessageEdit), nostrtest.Channel("hall"),
+			nostrtest.Tag("e", message.Event.ID.String()), nostrtest.Content(text))
+	}
+	// In one batch: who may is one thing for each of them.
+	verdicts, _ := f.commit(edit("carol", "1"), edit("bob", "2"), edit("mallory", "3"), edit("bot", "4"))
+	refused := policy.Verdict{Reason: fault.Invalid, Message: "edit target not found or not editable by you"}
+	require.Equal(t, []policy.Verdict{refused, {}, refused, {}}, verdicts)
+	own := f.chat("bob", "hall", "said by bob")
+	f.accept(own)
+	require.Equal(t, refused, f.verdict(f.candidate("bot", nostrtest.Kind(nostr.KindMessageEdit), nostrtest.Channel("hall"),
+		nostrtest.Tag("e", own.Event.ID.String()))), "an agent has no right to what its owner says")
+
+	remove := func(author string) policy.Verdict {
+		v, _ := f.order(f.command(f.community, author, nostr.KindDeleteEvent, nostrtest.Channel("hall"), nostrtest.Tag("e", message.Event.ID.String())))
+		return v
+	}
+	require.False(t, remove("carol").Accepted())
+	require.Equal(t, policy.Verdict{}, remove("bob"))
+	require.Equal(t, policy.Deleted, f.verdict(message), "it does not come back")
+}
+
+func TestOwnersManageWhatTheirAgentsOwn(t *testing.T) {
+	f := newFixture(t)
+	require.NoError(t, f.attest(f.community, "bot", "bob", time.Time{}))
+	found := func(h string, opts ...nostrtest.Option) {
+		v, _ := f.order(f.command(f.community, "bot", nostr.KindCreateGroup, append(opts, nostrtest.Channel(h), nostrtest.Tag("name", h))...))
+		require.Equal(t, policy.Verdict{}, v)
+	}
+	do := func(author string, kind nostr.Kind, h string, opts ...nostrtest.Option) policy.Verdict {
+		v, _ := f.order(f.command(f.community, author, kind, append(opts, nostrtest.Channel(h))...))
+		return v
+	}
+	found("lab")
+	found("den", nostrtest.Tag("private"))
+	require.False(t, do("carol", nostr.KindEditMetadata, "lab", nostrtest.Tag("name", "mine")).Accepted())
+	require.Equal(t, policy.Verdict{}, do("bob", nostr.KindEditMetadata, "lab", nostrtest.Tag("name", "ours")))
+	require.Equal(t, policy.NotChannelMember, do("bob", nostr.KindEditMetadata, "den", nostrtest.Tag("name", "ours")), "what it is not in it does not see")
+	require.False(t, do("carol", nostr.KindDeleteGroup, "lab").Accepted())
+	require.Equal(t, policy.Verdict{}, do("bob", nostr.KindDeleteGroup, "lab"))
+
+	f.channel("hall")
+	for _, name := range []string{"bob", "bot", "carol"} {
+		require.Equal(t, policy.Verdict{}, do(name, nostr.KindJoinRequest, "hall"))
+	}
+	require.False(t, do("carol", nostr.KindRemoveUser, "hall", p("bot")).Accepted())
+	require.False(t, do("bot", nostr.KindRemoveUser, "hall", p("bob")).Accepted())
+	require.Equal(t, policy.Verdict{}, do("bob", nostr.KindRemoveUser, "hall", p("bot")))
+	require.Equal(t, policy.Verdict{}, do("bot", nostr.KindJoinRequest, "hall", nostrtest.Tag("n", "again")))
+	require.Equal(t, policy.Verdict{}, do("bob", nostr.KindLeaveRequest, "hall"))
+	require.False(t, do("bob", nostr.KindRemoveUser, "hall", p("bot"), nostrtest.Tag("n", "again")).Accepted(), "whoever is not in it acts on nobody, not even its own")
+}
+
+func TestJobs(t *testing.T) {
+	f := newFixture(t)
+	f.channel("hall")
+	f.channel("den", nostrtest.Tag("private"))
+	require.NoError(t, f.attest(f.community, "bot", "bob", time.Time{}))
+	require.NoError(t, f.attest(f.community, "idle", "carol", time.Time{}))
+	for _, channel := range []string{"", "hall"} {
+		in := func(h string, opts ...nostrtest.Option) []nostrtest.Option {
+			if h == "" {
+				return opts
+			}
+			return append(opts, nostrtest.Channel(h))
+		}
+		request := f.candidate("alice", in(channel, nostrtest.Kind(nostr.KindJobRequest), of("p", "bot"))...)
+		f.accept(request)
+		about := func(author string, kind nostr.Kind, h string) *policy.Candidate {
+			return f.candidate(author, in(h, nostrtest.Kind(kind), nostrtest.Tag("e", request.Event.ID.String()))...)
+		}
+		refused := policy.Verdict{Reason: fault.Invalid, Message: "job request not found, or not yours to answer"}
+		for _, kind := range []nostr.Kind{nostr.KindJobAccepted, nostr.KindJobProgress, nostr.KindJobResult, nostr.KindJobError} {
+			verdicts, _ := f.commit(about("bot", kind, channel), about("alice", kind, channel), about("bob", kind, channel), about("idle", kind, channel))
+			require.Equal(t, []policy.Verdict{{}, refused, refused, refused}, verdicts, "kind %d", kind)
+		}
+		verdicts, _ := f.commit(about("alice", nostr.KindJobCancel, channel), about("bob", nostr.KindJobCancel, channel),
+			about("bot", nostr.KindJobCancel, channel), about("carol", nostr.KindJobCancel, channel))
+		require.Equal(t, []policy.Verdict{{}, {}, refused, refused}, verdicts)
+		elsewhere := map[string]string{"": "hall", "hall": ""}[channel]
+		require.Equal(t, refused, f.verdict(about("bot", nostr.KindJobProgress, elsewhere)), "in another place")
+		other := f.candidate("alice", in(channel, nostrtest.Content("no job"), of("p", "bot"))...)
+		f.accept(other)
+		require.Equal(t, refused, f.verdict(f.candidate("bot", in(channel, nostrtest.Kind(nostr.KindJobResult), nostrtest.Tag("e", other.Event.ID.String()))...)))
+		require.Equal(t, refused, f.verdict(f.candidate("bot", in(channel, nostrtest.Kind(nostr.KindJobResult), nostrtest.Tag("e", nostr.ID{7}.String()))...)))
+	}
 }

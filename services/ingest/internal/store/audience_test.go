@@ -2,6 +2,7 @@ package store
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -14,11 +15,12 @@ import (
 // Readers find out about the audience of an event by its mark, which goes with the event.
 func TestAudiencesAreMarked(t *testing.T) {
 	f := newFixture(t)
-	persona := func(name, shared string) *policy.Candidate {
-		return f.candidate("alice", nostrtest.Kind(nostr.KindPersona), nostrtest.Tag("d", name), nostrtest.Tag("shared", shared))
+	persona := func(name string, opts ...nostrtest.Option) *policy.Candidate {
+		return f.candidate("alice", append(opts, nostrtest.Kind(nostr.KindPersona), nostrtest.Tag("d", name))...)
 	}
-	shared, hidden := persona("shared", "true"), persona("hidden", "false")
-	metric := f.candidate("alice", nostrtest.Kind(nostr.KindTurnMetric), nostrtest.Tag("p", nostrtest.PubKey("bob").String()))
+	shared, hidden := persona("shared", nostrtest.Tag("shared", "true")), persona("hidden")
+	require.NoError(t, f.attest(f.community, "alice", "bob", time.Time{}))
+	metric := f.candidate("alice", nostrtest.Kind(nostr.KindTurnMetric), of("p", "bob"), of("agent", "alice"), sealed)
 	f.accept(shared, hidden, metric)
 	marked := func(c *policy.Candidate, mark string) int {
 		return f.count(`SELECT count(*) FROM ingest.event_tags WHERE id = $1 AND name = $2 AND value = $3`, c.Event.ID[:], kind.MarkName, []byte(mark))

@@ -20,10 +20,15 @@ SELECT id, acl_version, name, about, picture, banner, topic, purpose, type, visi
     previous_required, archived_at IS NOT NULL, ttl_deadline
 FROM ingest.channels WHERE community_id = $1 AND h = $2`
 
-	// By channel_members_pkey: the roles of two keys, and how many owners and members there are.
+	// By channel_members_pkey, agents_pkey and agents_owner: the roles of two keys, how many owners and members there are,
+	// and whether the first key owns an agent that is an owner, or the second.
 	sqlStanding = `
 SELECT coalesce(max(role) FILTER (WHERE pubkey = $3), ''), coalesce(max(role) FILTER (WHERE pubkey = $4), ''),
-    count(*) FILTER (WHERE role = 'owner'), count(*)
+    count(*) FILTER (WHERE role = 'owner'), count(*),
+    EXISTS (SELECT FROM ingest.agents a JOIN ingest.channel_members o
+            ON o.community_id = a.community_id AND o.channel_id = $2 AND o.pubkey = a.pubkey AND o.role = 'owner'
+        WHERE a.owner = $3 AND a.community_id = $1),
+    EXISTS (SELECT FROM ingest.agents a WHERE a.community_id = $1 AND a.pubkey = $4 AND a.owner = $3)
 FROM ingest.channel_members WHERE community_id = $1 AND channel_id = $2`
 
 	// Conflicts on channels_h_key, which the exclusive lock rules out. The owner is the first member.
@@ -85,7 +90,7 @@ func (x *change) group(ctx context.Context, h string, actor, target nostr.PubKey
 	g.version, g.Exists = uint64(version), true
 	g.Group.Type, g.Group.Private = g.ChannelSpec.Type, g.ChannelSpec.Private
 	err = x.conn.QueryRow(ctx, sqlStanding, x.community, g.id, actor[:], target[:]).
-		Scan(&g.Actor, &g.Target, &g.Owners, &g.Members)
+		Scan(&g.Actor, &g.Target, &g.Owners, &g.Members, &g.OwnsOwner, &g.OwnsTarget)
 	if err != nil {
 		return nil, fmt.Errorf("read who stands where in a channel: %w", err)
 	}

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// By event_ids_pkey and events_time.
+	// By event_ids_pkey, events_time and agents_pkey: an event of a channel, and whether an agent of a key has written it.
 	sqlChannelEvent = `
-SELECT e.raw FROM ingest.event_ids i
+SELECT e.raw, EXISTS (SELECT FROM ingest.agents a WHERE a.community_id = $1 AND a.pubkey = e.pubkey AND a.owner = $4) FROM ingest.event_ids i
 JOIN ingest.events e ON e.community_id = i.community_id AND e.created_at = i.created_at AND e.id = i.id
 WHERE i.community_id = $1 AND i.id = $2 AND e.channel_id = $3`
 
@@ -23,8 +23,8 @@ WHERE i.community_id = $1 AND i.id = $2 AND e.channel_id = $3`
 INSERT INTO ingest.banned_events (community_id, id, reason, decided_by) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`
 )
 
-// deleteEvent removes an event of a channel. It does not come back: its author's own deletion binds the author, that of
-// an admin everybody.
+// deleteEvent removes an event of a channel. It does not come back: the deletion of its author, or of whose
+// agent that is, binds the author, that of an admin everybody.
 func (x *change) deleteEvent(ctx context.Context, e *entry, d *policy.DeleteEvent) (policy.Verdict, error) {
 	actor := e.Event.PubKey
 	g, err := x.group(ctx, e.Channel, actor, actor)
@@ -34,7 +34,8 @@ func (x *change) deleteEvent(ctx context.Context, e *entry, d *policy.DeleteEven
 	var found *policy.Found
 	var target stored
 	var raw []byte
-	switch err := x.conn.QueryRow(ctx, sqlChannelEvent, x.community, d.Target[:], g.id).Scan(&raw); {
+	var owned bool
+	switch err := x.conn.QueryRow(ctx, sqlChannelEvent, x.community, d.Target[:], g.id, actor[:]).Scan(&raw, &owned); {
 	case errors.Is(err, pgx.ErrNoRows):
 	case err != nil:
 		return policy.Verdict{}, fmt.Errorf("look up event of channel: %w", err)
@@ -43,7 +44,7 @@ func (x *change) deleteEvent(ctx context.Context, e *entry, d *policy.DeleteEven
 		if err != nil {
 			return policy.Verdict{}, fmt.Errorf("decode stored event: %w", err)
 		}
-		found, target = &policy.Found{Author: ev.PubKey, Kind: ev.Kind}, newStored(x.community, ev)
+		found, target = &policy.Found{Author: ev.PubKey, Kind: ev.Kind, Owned: owned}, newStored(x.community, ev)
 	}
 	if v := d.Judge(g.Group, actor, found); !v.Accepted() {
 		return v, nil
@@ -53,8 +54,8 @@ func (x *change) deleteEvent(ctx context.Context, e *entry, d *policy.DeleteEven
 	}
 	b := &pgx.Batch{}
 	queueErase(b, []stored{target}, true)
-	if found.Author == actor {
-		b.Queue(sqlInsertTombstones, []int64{x.community}, [][]byte{d.Target[:]}, [][]byte{actor[:]}, e.Event.ID[:])
+	if found.Author == actor || found.Owned {
+		b.Queue(sqlInsertTombstones, []int64{x.community}, [][]byte{d.Target[:]}, [][]byte{found.Author[:]}, e.Event.ID[:])
 	} else {
 		b.Queue(sqlBanChannelEvent, x.community, d.Target[:], "deleted in channel "+e.Channel, actor[:])
 	}

@@ -145,8 +145,8 @@ func ask(candidates []*policy.Candidate) *question {
 				q.channelMembers.add(policy.ChannelMemberKey{ChannelKey: c.ChannelKey(), PubKey: w})
 			}
 		}
-		if c.Agent != nil {
-			q.agents.add(policy.MemberKey{Community: c.Community, PubKey: *c.Agent})
+		if c.Agency != nil {
+			q.agents.add(policy.MemberKey{Community: c.Community, PubKey: c.Agency.Agent})
 		}
 		if c.Deletion == nil && c.Vanish == nil {
 			q.deletable = append(q.deletable, c)

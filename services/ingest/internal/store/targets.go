@@ -10,10 +10,11 @@ import (
 // OFFSET 0 keeps the planner from merging a look-up into the query around it: it has no good statistics of what has
 // been written just now, and would read all events of a community to find the few that are asked for.
 const (
-	// By event_ids_pkey, events_time, vanished_pkey, channels_pkey, channel_members_pkey, replies_pkey and
-	// event_tags_value: for each target of a candidate whether the candidate, own, is stored, and the target if it is
+	// By event_ids_pkey, events_time, vanished_pkey, channels_pkey, channel_members_pkey, replies_pkey, agents_pkey, agents_owner
+	// and event_tags_value: for each target of a candidate whether the candidate, own, is stored, and the target if it is
 	// stored and to be seen. The writer is NULL unless the candidate follows its target into a channel. root is the
-	// value of an e tag, NULL unless the target is the parent of a reply that names a root.
+	// value of an e tag, NULL unless the target is the parent of a reply that names a root. by is the author of the
+	// candidate, NULL unless it matters where it stands to the target.
 	sqlReadTargets = `
 SELECT q.n, EXISTS (SELECT FROM ingest.event_ids s WHERE s.community_id = q.community_id AND s.id = q.own OFFSET 0),
     CASE WHEN e.channel_id IS NULL OR c.id IS NOT NULL THEN e.kind END, e.pubkey,
@@ -22,9 +23,18 @@ SELECT q.n, EXISTS (SELECT FROM ingest.event_ids s WHERE s.community_id = q.comm
         WHERE m.community_id = q.community_id AND m.channel_id = c.id AND m.pubkey = q.writer OFFSET 0),
     r.root_id, coalesce(r.depth, 0), EXISTS (SELECT FROM ingest.event_tags t
         WHERE t.community_id = q.community_id AND t.name = 'e' AND t.value = q.root
-            AND t.created_at = e.created_at AND t.id = q.id OFFSET 0)
-FROM unnest($1::bigint[], $2::bytea[], $3::bytea[], $4::bytea[], $5::bytea[])
-    WITH ORDINALITY AS q (community_id, id, own, writer, root, n)
+            AND t.created_at = e.created_at AND t.id = q.id OFFSET 0),
+    EXISTS (SELECT FROM ingest.agents a
+        WHERE a.community_id = q.community_id AND a.pubkey = e.pubkey AND a.owner = q.by OFFSET 0),
+    EXISTS (SELECT FROM ingest.event_tags t
+        WHERE t.community_id = q.community_id AND t.name = 'p' AND t.value = convert_to(encode(q.by, 'hex'), 'UTF8')
+            AND t.created_at = e.created_at AND t.id = q.id OFFSET 0),
+    EXISTS (SELECT FROM ingest.agents a
+        WHERE a.owner = q.by AND a.community_id = q.community_id AND EXISTS (SELECT FROM ingest.event_tags t
+            WHERE t.community_id = q.community_id AND t.name = 'p' AND t.value = convert_to(encode(a.pubkey, 'hex'), 'UTF8')
+                AND t.created_at = e.created_at AND t.id = q.id OFFSET 0) OFFSET 0)
+FROM unnest($1::bigint[], $2::bytea[], $3::bytea[], $4::bytea[], $5::bytea[], $6::bytea[])
+    WITH ORDINALITY AS q (community_id, id, own, writer, root, by, n)
 LEFT JOIN LATERAL (
     SELECT i.created_at FROM ingest.event_ids i WHERE i.community_id = q.community_id AND i.id = q.id OFFSET 0
 ) AS i ON true
@@ -177,27 +187,31 @@ func (t *transaction) settle() error {
 // queueTargetState asks for the candidates' targets.
 func (q *question) queueTargetState(b *pgx.Batch, st *policy.State) {
 	st.Targets, st.RootNamed = map[policy.EventKey]policy.Target{}, map[policy.EventKey]bool{}
+	st.Standings = map[policy.EventKey]policy.Standing{}
 	var asking []*policy.Candidate
 	var communities []int64
-	var ids, own, writers, roots [][]byte
+	var ids, own, writers, roots, authors [][]byte
 	for _, c := range q.all {
 		for _, id := range c.Targets() {
 			asking = append(asking, c)
 			communities, ids, own = append(communities, c.Community), append(ids, bytesOf(id)), append(own, c.Event.ID[:])
-			var writer, root []byte
+			var writer, root, author []byte
+			if c.Stands() {
+				author = c.Event.PubKey[:]
+			}
 			if c.FollowsTarget() {
 				writer = c.Event.PubKey[:]
 			}
 			if c.Reply != nil && id == c.Reply.Parent && !c.Reply.Root.IsZero() {
 				root = tagKey(c.Reply.Root.String())
 			}
-			writers, roots = append(writers, writer), append(roots, root)
+			writers, roots, authors = append(writers, writer), append(roots, root), append(authors, author)
 		}
 	}
 	if len(asking) == 0 {
 		return
 	}
-	b.Queue(sqlReadTargets, communities, ids, own, writers, roots).Query(func(rows pgx.Rows) error {
+	b.Queue(sqlReadTargets, communities, ids, own, writers, roots, authors).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var r targetRow
 			if err := r.scan(rows); err != nil {
@@ -224,11 +238,12 @@ type targetRow struct {
 	root              []byte
 	depth             int
 	rootNamed         bool
+	standing          policy.Standing
 }
 
 func (r *targetRow) scan(rows pgx.Rows) error {
 	return rows.Scan(&r.n, &r.stored, &r.kind, &r.pubkey, &r.h, &r.id, &r.private, &r.archived, &r.previous, &r.acl, &r.member,
-		&r.root, &r.depth, &r.rootNamed)
+		&r.root, &r.depth, &r.rootNamed, &r.standing.OwnsAuthor, &r.standing.Named, &r.standing.OwnsNamed)
 }
 
 func (r *targetRow) keep(c *policy.Candidate, id nostr.ID, st *policy.State) {
@@ -241,6 +256,9 @@ func (r *targetRow) keep(c *policy.Candidate, id nostr.ID, st *policy.State) {
 	target := policy.Target{Kind: nostr.Kind(*r.kind), PubKey: nostr.PubKey(r.pubkey), Depth: r.depth}
 	if r.root != nil {
 		target.Root = nostr.ID(r.root)
+	}
+	if c.Stands() {
+		st.Standings[c.Key()] = r.standing
 	}
 	if r.rootNamed {
 		st.RootNamed[c.Key()] = true
