@@ -99,7 +99,7 @@ func TestMatchEqualsBruteForce(t *testing.T) {
 			},
 			"remove": func(t *rapid.T) {
 				if len(entries) == 0 {
-					t.Skip("nothing to remove")
+					return
 				}
 				v := rapid.SampledFrom(keys(entries)).Draw(t, "entry")
 				x.Remove(entries[v])
