@@ -9,7 +9,8 @@
 //   - A block that has a word after the language is at another terminal, of that name, and its last command may go on
 //     after the block: what it prints later is in blocks further down, which need no command.
 //   - <name> in what is shown stands for some characters, without blanks: the same ones wherever it stands; <name:8>
-//     for the first eight of them. <time> is a time of day, a different one each time. A line "..." is any number of lines.
+//     for the first eight of them. <time> is a time of day, a different one each time, and with its date if
+//     that is yesterday's. A line "..." is any number of lines.
 //   - A command fails if, and only if, a line of what it prints begins with "apiary: ".
 //   - localhost:3000 is replaced by an address that is free. Each run has a directory of its own, which is the home
 //     and the working directory of the terminals, and for all that apiary serve keeps.

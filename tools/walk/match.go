@@ -35,7 +35,7 @@ func (n names) line(shown, printed string) bool {
 		known, isKnown := n[name]
 		switch {
 		case name == "time":
-			pattern.WriteString(`\d\d:\d\d:\d\d`)
+			pattern.WriteString(`(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d`)
 		case isKnown && length >= 0:
 			pattern.WriteString(regexp.QuoteMeta(known[:min(length, len(known))]))
 		case isKnown:

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -93,7 +94,12 @@ func TestRefusalsOverHTTP(t *testing.T) {
 	require.ErrorContains(t, err, "the server has no relay for this host")
 	cfg.Connect = "127.0.0.1:1"
 	_, err = Stored(t.Context(), cfg, nostr.Filter{})
-	require.EqualError(t, err, "connect to http://team.example/ at 127.0.0.1:1: connect: connection refused")
+	require.EqualError(t, err, "connect to http://team.example/ at 127.0.0.1:1: nothing listens there: does the relay run, and at this port?")
+}
+
+func TestUnknownNames(t *testing.T) {
+	err := dialError(nil, &net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "team.example", IsNotFound: true}})
+	require.EqualError(t, err, "nobody knows a host team.example: --connect says where it is before it is in DNS")
 }
 
 // What is signed for one URL is not sent to another.

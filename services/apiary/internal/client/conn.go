@@ -76,7 +76,12 @@ var errNoRelay = errors.New("the server has no relay for this host")
 // dialError keeps of the library's account what a person can use.
 func dialError(response *http.Response, err error) error {
 	var network *net.OpError
+	var name *net.DNSError
 	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return errors.New("nothing listens there: does the relay run, and at this port?")
+	case errors.As(err, &name) && name.IsNotFound:
+		return fmt.Errorf("nobody knows a host %s: --connect says where it is before it is in DNS", name.Name)
 	case errors.As(err, &network):
 		return network.Err
 	case response == nil:
