@@ -89,6 +89,9 @@ func conversationsAreFound(t *testing.T, c *cluster.Cluster) {
 	dm := openConversation(t, alice, "bob")
 	require.True(t, dm.Created)
 	require.Equal(t, conversation{Channel: dm.Channel}, openConversation(t, bob, "alice"))
+	byHTTP := post(t, c.Gateway(1), "localhost", who(t, "alice"), alice.Event(nostrtest.Kind(nostr.KindOpenConversation), pubkey(who(t, "bob")), unique()))
+	require.True(t, byHTTP.Accepted)
+	require.Equal(t, `response:{"channel_id":"`+dm.Channel+`","created":false}`, byHTTP.Message)
 
 	// Both are told, and find what it is.
 	h, _ := told.Next().Tags.First("h")
