@@ -58,6 +58,7 @@ var cases = []testCase{
 	{"whatever door is crossed, nothing passes", crossDoors},
 	{"a removed member gets nothing more", revocation},
 	{"kinds that are not for everybody", notForEverybody},
+	{"every gate holds at every door", gate},
 	{"a reminder comes again when it is due, to its author", reminders},
 	{"an invited key joins, reads, writes, and is removed again", invitation},
 	{"invites are made on request, and guessing them is slow", inviteRequests},
