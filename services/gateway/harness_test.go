@@ -55,6 +55,8 @@ type world struct {
 	queue   *queue
 	// moderation is what all ingest replicas say about moderation and tokens.
 	moderation *moderation
+	// agents is what all ingest replicas say about attestations.
+	agents *agents
 
 	control gateway.Control // nil unless an option sets it
 	service *gateway.Service
@@ -91,7 +93,7 @@ func newWorld(tb testing.TB, opts ...option) *world {
 	tb.Helper()
 	w := &world{
 		tb: tb, memory: rpc.NewMemory(), stops: make(map[string]func()),
-		ingests: []*ingest{{}}, fanouts: []*fanout{newFanout()}, moderation: &moderation{}, queue: &queue{reports: make(chan *searchv1.ListReportsRequest, 16)},
+		ingests: []*ingest{{}}, fanouts: []*fanout{newFanout()}, moderation: &moderation{}, agents: &agents{}, queue: &queue{reports: make(chan *searchv1.ListReportsRequest, 16)},
 		search: &search{hosts: map[string]*searchv1.ResolveCommunityResponse{
 			openHost:   {Community: openCommunity, Name: "Open", Description: "For everybody", Icon: "https://open.example/icon.png", Hosts: []string{openHost}},
 			closedHost: {Community: closedCommunity, Name: "Closed", Closed: true, Hosts: []string{closedHost}},
@@ -131,6 +133,7 @@ func (w *world) ingestServer(s *ingest) func(grpc.ServiceRegistrar) {
 		ingestv1.RegisterIngestServiceServer(r, s)
 		ingestv1.RegisterModerationServiceServer(r, w.moderation)
 		ingestv1.RegisterOverlayServiceServer(r, overlays{})
+		ingestv1.RegisterAgentServiceServer(r, w.agents)
 	}
 }
 

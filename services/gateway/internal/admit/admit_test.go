@@ -134,3 +134,35 @@ func TestClaimsAreOfAnAddress(t *testing.T) {
 	require.True(t, g.Client(netip.MustParseAddr("192.0.2.2")).Claim(epoch), "another address")
 	require.True(t, g.Client(here).Claim(epoch.Add(time.Second)))
 }
+
+// Agents have quotas over all connections, and one together with the other agents of their owner.
+func TestAgentsHaveQuotas(t *testing.T) {
+	t.Parallel()
+	g := admit.New(admit.Config{AgentEvents: 2, OwnerEvents: 3, AgentCalls: 1})
+	agent := func(community int64, key, owner byte) admit.Agent {
+		return admit.Agent{Community: community, Key: [32]byte{key}, Owner: [32]byte{owner}}
+	}
+	event := func(a admit.Agent, now time.Time) bool {
+		_, ok := g.Client(here).AgentEvent(a, now)
+		return ok
+	}
+	for range 2 {
+		require.True(t, event(agent(1, 1, 9), epoch))
+	}
+	wait, ok := g.Client(here).AgentEvent(agent(1, 1, 9), epoch)
+	require.False(t, ok)
+	require.Equal(t, 30*time.Second, wait)
+	require.True(t, event(agent(1, 2, 9), epoch), "another agent of the owner")
+	require.False(t, event(agent(1, 3, 9), epoch), "all of them together")
+	require.True(t, event(agent(1, 4, 8), epoch), "of another owner")
+	require.True(t, event(agent(2, 1, 9), epoch), "in another community")
+	require.True(t, event(agent(1, 1, 9), epoch.Add(time.Minute)))
+
+	_, ok = g.AgentCall(agent(1, 1, 9), epoch)
+	require.True(t, ok)
+	wait, ok = g.AgentCall(agent(1, 1, 9), epoch)
+	require.False(t, ok)
+	require.Equal(t, time.Minute, wait)
+	_, ok = gate().AgentCall(agent(1, 1, 9), epoch)
+	require.True(t, ok, "without a limit")
+}

@@ -44,7 +44,9 @@ func (srv *Server) AdmitAttested(
 	version, err := srv.attest(ctx, c, *a)
 	switch reason := fault.ReasonOf(err); {
 	case err == nil:
-		return srv.admitSince(ctx, c, key, version)
+		// In an open community nothing has changed that search would know by its version.
+		_, err = srv.admitSince(ctx, c, key, version)
+		return a.Owner, err
 	case reason == fault.Blocked:
 		return owner, ErrBanned
 	case refused == nil:

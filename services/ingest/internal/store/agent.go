@@ -35,11 +35,10 @@ INSERT INTO ingest.agents (community_id, pubkey, owner, until) VALUES ($1, $2, $
 ON CONFLICT (community_id, pubkey) DO UPDATE
 SET until = CASE WHEN agents.until IS NULL OR excluded.until IS NULL THEN NULL ELSE greatest(agents.until, excluded.until) END`
 
-	// By agents_owner and community_members_pkey: those of an owner's agents that are no members themselves.
+	// By agents_owner and community_members_pkey: an owner's agents, and which of them are members themselves.
 	sqlAgentsOf = `
-SELECT a.pubkey FROM ingest.agents a
-WHERE a.owner = $2 AND a.community_id = $1
-    AND NOT EXISTS (SELECT FROM ingest.community_members m WHERE m.community_id = $1 AND m.pubkey = a.pubkey OFFSET 0)
+SELECT a.pubkey, EXISTS (SELECT FROM ingest.community_members m WHERE m.community_id = $1 AND m.pubkey = a.pubkey OFFSET 0)
+FROM ingest.agents a WHERE a.owner = $2 AND a.community_id = $1
 ORDER BY a.pubkey`
 
 	// By agents_until.
@@ -173,13 +172,25 @@ func endOf(t time.Time) any {
 	return t
 }
 
-// agentsOf returns the agents that lose what they have because of their owner when it does. Attest bounds how many.
-func (x *change) agentsOf(ctx context.Context, owner nostr.PubKey) ([]nostr.PubKey, error) {
+// agentsOf returns the agents of an owner, and those of them that have nothing but what they have because of it. Attest
+// bounds how many there are.
+func (x *change) agentsOf(ctx context.Context, owner nostr.PubKey) (all, dependent []nostr.PubKey, err error) {
 	rows, err := x.conn.Query(ctx, sqlAgentsOf, x.community, owner[:])
 	if err != nil {
-		return nil, fmt.Errorf("read agents: %w", err)
+		return nil, nil, fmt.Errorf("read agents: %w", err)
 	}
-	return collectKeys(rows)
+	var key []byte
+	var member bool
+	if _, err := pgx.ForEachRow(rows, []any{&key, &member}, func() error {
+		all = append(all, nostr.PubKey(key))
+		if !member {
+			dependent = append(dependent, nostr.PubKey(key))
+		}
+		return nil
+	}); err != nil {
+		return nil, nil, fmt.Errorf("read agents: %w", err)
+	}
+	return all, dependent, nil
 }
 
 func collectKeys(rows pgx.Rows) ([]nostr.PubKey, error) {

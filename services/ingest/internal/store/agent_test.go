@@ -68,6 +68,8 @@ func TestAgentsLoseWhatTheirOwnerLoses(t *testing.T) {
 			closed := f.staff()
 			require.NoError(t, f.attest(closed, "bot", "bob", time.Time{}))
 			require.NoError(t, f.attest(closed, "carol's bot", "carol", time.Time{}))
+			require.NoError(t, f.attest(closed, "enrolled", "bob", time.Time{}))
+			f.put(closed, "enrolled", policy.RoleMember)
 			v, _ := f.order(f.command(closed, "carol", nostr.KindCreateGroup, nostrtest.Tag("h", "den"), nostrtest.Tag("name", "den"),
 				nostrtest.Tag("visibility", "private")))
 			require.Equal(t, policy.Verdict{}, v)
@@ -87,7 +89,9 @@ func TestAgentsLoseWhatTheirOwnerLoses(t *testing.T) {
 				require.Equal(t, f.version(closed), r.ACLVersion)
 			}
 			require.Contains(t, keys, bot, "its sockets are looked at")
+			require.Contains(t, keys, nostrtest.PubKey("enrolled"), "and those of one that is a member itself")
 			require.False(t, f.verdict(f.candidateIn(closed, "bot")).Accepted())
+			require.Equal(t, name != "banned", f.verdict(f.candidateIn(closed, "enrolled")).Accepted())
 			f.accept(f.candidateIn(closed, "carol's bot"))
 
 			f.moderateIn(closed, AllowPubKey(nostrtest.PubKey("bob")))

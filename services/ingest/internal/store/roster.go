@@ -105,11 +105,11 @@ func (x *change) dropMember(ctx context.Context, pubkey nostr.PubKey) error {
 	if err := x.forgetInvitesOf(ctx, pubkey); err != nil {
 		return err
 	}
-	agents, err := x.agentsOf(ctx, pubkey)
+	agents, dependent, err := x.agentsOf(ctx, pubkey)
 	if err != nil {
 		return err
 	}
-	keys := slices.Concat(agents, []nostr.PubKey{pubkey})
+	keys := slices.Concat(dependent, []nostr.PubKey{pubkey})
 	for _, key := range keys {
 		if err := x.forgetChannelInvitesOf(ctx, key); err != nil {
 			return err
