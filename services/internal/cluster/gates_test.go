@@ -50,11 +50,17 @@ func gate(t *testing.T, c *cluster.Cluster) {
 		T: t, c: c, host: c.CreateCommunity(t, "gates.example", who(t, "owner")), clients: map[string]*cluster.Client{},
 		open: "gates-open", private: "gates-private", lobby: "gates-lobby", roots: map[string]*nostr.Event{},
 	}
+	for _, name := range []string{"author", "party", "other"} {
+		c.PutMember(t, g.host, who(t, name))
+	}
 	for i, name := range gateReaders[:4] {
-		if name != "owner" {
-			c.PutMember(t, g.host, who(t, name))
+		client := cluster.ConnectHost(t, c.Gateway(i), g.host, who(t, name))
+		var attested []nostrtest.Option
+		if name == "author" { // an agent of the party's, as some kinds want
+			attested = append(attested, attestedBy(t, who(t, "party"), who(t, name), ""))
 		}
-		g.clients[name] = cluster.DialHost(t, c.Gateway(i), g.host, who(t, name))
+		require.True(t, client.AuthenticateWith("ws://"+g.host, attested...).OK)
+		g.clients[name] = client
 	}
 	author, owner := g.clients["author"], g.clients["owner"]
 	owner.Accept(nostrtest.Kind(nostr.KindCreateGroup), nostrtest.Channel(g.open))
@@ -133,13 +139,19 @@ func (g *gates) told(k nostr.Kind) gated {
 	return gated{}
 }
 
-// gateWord is in the content of everything.
+// gateWord is in the content of what everybody may read, and gateName the d tag of everything: a name by any rule.
 const gateWord = "gatekeeping"
+
+var gateName = strings.Repeat("0a", 32)
 
 // send publishes an event of a kind in a place, with everything that doors look at.
 func (g *gates) send(k nostr.Kind, channel string, opts ...nostrtest.Option) *nostr.Event {
 	g.Helper()
-	opts = append(opts, nostrtest.Kind(k), pubkey(who(g.T, "party")), nostrtest.Tag("d", "gate"), nostrtest.Content(gateWord), unique())
+	opts = append(opts, nostrtest.Kind(k), pubkey(who(g.T, "party")), nostrtest.Tag("d", gateName), nostrtest.Content(gateWord), unique(),
+		nostrtest.Tag("agent", nostrtest.PubKey(who(g.T, "author")).String()), nostrtest.Tag("frame", "telemetry"))
+	if kind.Of(k).Form.Sealed {
+		opts = append(opts, sealed(gateWord))
+	}
 	if channel != "" {
 		opts = append(opts, nostrtest.Channel(channel))
 	}
@@ -171,7 +183,7 @@ func (g *gates) fill() {
 	for _, k := range kinds {
 		switch {
 		case slices.Contains(notSent, k):
-			ev := g.clients["author"].Event(nostrtest.Kind(k), nostrtest.Tag("d", "gate"))
+			ev := g.clients["author"].Event(nostrtest.Kind(k), nostrtest.Tag("d", gateName))
 			require.False(g, g.clients["author"].Publish(ev).OK, "kind %d is taken: it has a gate", k)
 		case madeKinds[k] != nil:
 			g.events = append(g.events, madeKinds[k](g))
@@ -270,7 +282,7 @@ func (g *gates) questions(reader string) []question {
 		{"ids", nostr.Filter{IDs: all}},
 		{"author", by(who(g.T, "author"))},
 		{"p", nostr.Filter{Tags: tag('p', nostrtest.PubKey(who(g.T, "party")).String())}},
-		{"d", nostr.Filter{Tags: tag('d', "gate")}},
+		{"d", nostr.Filter{Tags: tag('d', gateName)}},
 		{"e", nostr.Filter{Tags: tag('e', g.roots[g.open].ID.String(), g.roots[g.private].ID.String())}},
 		{"channels", nostr.Filter{Tags: tag('h', g.open, g.private, g.lobby)}},
 		{"kinds", nostr.Filter{Kinds: kind.List(func(r kind.Rules) bool { return r.Readers != kind.Everybody && r.Ask == kind.Nothing })}},
