@@ -296,7 +296,7 @@ func TestABrokenConnectionIsSaidPlainly(t *testing.T) {
 
 func TestRecentForgetsTheOldest(t *testing.T) {
 	r := newRecent(2)
-	a, b, c := nostr.ID{1}, nostr.ID{2}, nostr.ID{3}
+	a, b, c := sighting{id: nostr.ID{1}}, sighting{id: nostr.ID{2}}, sighting{id: nostr.ID{3}}
 	require.True(t, r.add(a))
 	require.False(t, r.add(a))
 	require.True(t, r.add(b))
@@ -304,6 +304,26 @@ func TestRecentForgetsTheOldest(t *testing.T) {
 	require.False(t, r.add(b))
 	require.True(t, r.add(a))
 	require.Len(t, r.ids, 2)
+}
+
+// A reminder is printed when it is written and when it is due, each once; other events have no time.
+func TestRemindersAreSeenAgainWhenTheyAreDue(t *testing.T) {
+	due := time.Unix(1_800_000_000, 0)
+	reminder := &nostr.Event{Kind: nostr.KindReminder, Tags: nostr.Tags{{"not_before", "1800000000"}}}
+	r := newRecent(10)
+	for _, c := range []struct {
+		at  time.Time
+		new bool
+	}{{due.Add(-time.Hour), true}, {due.Add(-time.Minute), false}, {due.Add(-time.Second), true}, {due.Add(time.Hour), false}} {
+		require.Equal(t, c.new, r.add(sightingOf(reminder, c.at)), c.at)
+	}
+	for _, other := range []*nostr.Event{
+		{Kind: nostr.KindText, Tags: reminder.Tags},
+		{Kind: nostr.KindReminder},
+		{Kind: nostr.KindReminder, Tags: nostr.Tags{{"not_before", "soon"}}},
+	} {
+		require.Equal(t, sighting{}, sightingOf(other, due.Add(time.Hour)))
+	}
 }
 
 func TestLoadKey(t *testing.T) {

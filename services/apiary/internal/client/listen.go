@@ -50,7 +50,7 @@ type ListenConfig struct {
 
 // Listen prints events as they come until ctx ends, which is not an error. When the connection is lost,
 // or the relay closes the subscription for a reason that passes (it lagged), Listen subscribes again and
-// prints what it has missed, everything once. It returns an error when trying again is useless.
+// prints what it has missed, everything once, and a reminder once more when it is due. It returns an error when trying again is useless.
 func Listen(ctx context.Context, cfg ListenConfig) error {
 	l := &listener{
 		cfg:     cfg,
@@ -175,7 +175,7 @@ func (l *listener) subscription(ctx context.Context, conn *Conn) error {
 			stored = nil
 		case frame.Label == wire.LabelEvent:
 			m, err := parse(frame.RawEvent)
-			if err != nil || !l.cfg.Filter.Match(m.event) || l.seen.has(m.event.ID) {
+			if err != nil || !l.cfg.Filter.Match(m.event) || l.seen.has(sightingOf(m.event, time.Now())) {
 				continue
 			}
 			if !live {
@@ -232,7 +232,7 @@ func (l *listener) backlog(stored []message) error {
 // see remembers an event and reports whether it is new.
 func (l *listener) see(event *nostr.Event) bool {
 	l.newest = max(l.newest, event.CreatedAt)
-	return l.seen.add(event.ID)
+	return l.seen.add(sightingOf(event, time.Now()))
 }
 
 // print prints an event once.
