@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,23 +19,47 @@ import (
 	"github.com/apiary-relay/apiary/tools/chaos/internal/scenario"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// sound is where the programs of a cluster are.
+var sound string
 
-// programs are those of a cluster.
-var programs = []string{"gateway", "ingest", "fanout", "search", "audit", "workflow", "media", "apiary"}
+func TestMain(m *testing.M) {
+	var err error
+	if sound, err = os.MkdirTemp("", "chaos-bin-"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		os.RemoveAll(sound)
+		os.Exit(code)
+	}))
+}
+
+// sounds is done once the programs of a cluster have been built, for all tests.
+var sounds sync.Once
 
 // build builds programs, with a build tag if there is one.
-func build(t *testing.T, tag string) (bin string) {
+func build(t *testing.T, bin, tag string, programs ...string) {
 	t.Helper()
-	bin = t.TempDir()
 	args := []string{"build", "-tags", tag, "-o", bin + "/"}
 	for _, name := range programs {
-		args = append(args, "./services/"+name+"/cmd/"+name)
+		args = append(args, "../../services/"+name+"/cmd/"+name)
 	}
-	cmd := exec.CommandContext(t.Context(), "go", args...)
-	cmd.Dir = root(t)
-	output, err := cmd.CombinedOutput()
+	output, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput()
 	require.NoError(t, err, string(output))
+}
+
+// brokenPrograms are a cluster's, with the gateway and the fan-out node of package broken.
+func brokenPrograms(t *testing.T) (bin string) {
+	t.Helper()
+	bin = t.TempDir()
+	all, err := os.ReadDir(sound)
+	require.NoError(t, err)
+	for _, program := range all {
+		require.NoError(t, os.Symlink(filepath.Join(sound, program.Name()), filepath.Join(bin, program.Name())))
+	}
+	for _, program := range []string{"gateway", "fanout"} {
+		require.NoError(t, os.Remove(filepath.Join(bin, program)))
+	}
+	build(t, bin, "broken", "gateway", "fanout")
 	return bin
 }
 
@@ -59,10 +84,13 @@ func natsServer(t *testing.T) string {
 }
 
 // small is a run on a cluster of the test's own, of two of each.
-func small(t *testing.T, tag string) options {
+func small(t *testing.T) options {
 	t.Helper()
+	sounds.Do(func() {
+		build(t, sound, "", "gateway", "ingest", "fanout", "search", "audit", "workflow", "media", "apiary")
+	})
 	return options{
-		bin: build(t, tag), natsServer: natsServer(t), data: t.TempDir(), databaseURL: pgtest.URL(t),
+		bin: sound, natsServer: natsServer(t), data: t.TempDir(), databaseURL: pgtest.URL(t),
 		gateways: 2, ingests: 2, fanouts: 2, searches: 2, spares: 1, settling: settling,
 		note: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
@@ -87,7 +115,7 @@ func resultOf(t *testing.T, output string) (r result) {
 
 // A small run of what `make chaos` does at length.
 func TestNothingIsMissedRepeatedOrLeaked(t *testing.T) {
-	opts := small(t, "")
+	opts := small(t)
 	opts.seconds = 6
 	const load = "load: {subscribers: 24, rate: 20, public: 2, private: 2, churners: 2, churn: 200ms}\n"
 	opts.add(t, "killed", load+`
@@ -120,7 +148,8 @@ steps:
 // A relay that was broken on purpose: one event is kept from a subscription, one is delivered twice, one reaches
 // who was removed. The checker says exactly that.
 func TestFaultsAreFound(t *testing.T) {
-	opts := small(t, "broken")
+	opts := small(t)
+	opts.bin = brokenPrograms(t)
 	// One of each: every process goes wrong once.
 	opts.gateways, opts.fanouts, opts.seconds = 1, 1, 1
 	opts.settling = 10 * time.Second // what is missing is not waited for; everything else must have come by then

@@ -63,21 +63,24 @@ func run(ctx context.Context, opts options, out io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, cluster.Close(ctx)) }()
 	t := &table{out: out}
+	var failed []error // scenarios that could not be judged
 	for _, s := range opts.scenarios {
 		opts.note.InfoContext(ctx, "scenario", slog.String("name", s.Name), slog.String("about", s.About))
 		r, err := one(ctx, opts, cluster, links, s)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", s.Name, err)
+			failed = append(failed, fmt.Errorf("%s: %w", s.Name, err))
+			continue
 		}
 		t.add(s.Name, r)
 	}
-	if err := t.finish(); err != nil {
-		return err
-	}
+	failed = append(failed, t.finish())
 	if !t.right() {
-		return errWrong
+		failed = append(failed, errWrong)
 	}
-	return nil
+	return errors.Join(failed...)
 }
 
 // one runs one scenario and leaves the cluster as it was.

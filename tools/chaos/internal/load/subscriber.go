@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 	"sync"
@@ -87,16 +88,17 @@ func (s *subscriber) run(ctx context.Context) {
 			_ = pause(ctx, retryPause)
 			continue
 		}
-		s.converse(ctx, conn, gateway.Name, dialled)
+		given := s.converse(ctx, conn, gateway.Name, dialled)
 		conn.Close()
-		if ctx.Err() == nil {
+		if ctx.Err() == nil && !given {
 			s.load.cfg.Log.Disconnected(gateway.Name, dialled, s.load.cfg.Log.Now(), conn.Err().Error())
 		}
 	}
 }
 
-// converse asks for everything and takes what comes until the connection or ctx ends.
-func (s *subscriber) converse(ctx context.Context, conn *client.Conn, gateway string, dialled time.Duration) {
+// converse asks for everything and takes what comes until the connection or ctx ends. It reports whether it was the
+// client that gave the connection up, because nothing could be written to it.
+func (s *subscriber) converse(ctx context.Context, conn *client.Conn, gateway string, dialled time.Duration) (given bool) {
 	now := s.load.cfg.Log.Now
 	requests := 0
 	ask := func(i *interest) {
@@ -111,6 +113,7 @@ func (s *subscriber) converse(ctx context.Context, conn *client.Conn, gateway st
 		i.periods[i.id] = i.log.Request(gateway, dialled, since)
 		if err := conn.Request(ctx, i.id, filter); err != nil {
 			i.id = "" // the connection is gone, as Frames will tell
+			given = given || errors.Is(err, context.DeadlineExceeded)
 		}
 	}
 	for _, i := range s.interests {
@@ -123,7 +126,7 @@ func (s *subscriber) converse(ctx context.Context, conn *client.Conn, gateway st
 		select {
 		case frame, ok := <-conn.Frames:
 			if !ok {
-				return
+				return given
 			}
 			s.take(frame)
 		case <-s.added:
@@ -139,7 +142,7 @@ func (s *subscriber) converse(ctx context.Context, conn *client.Conn, gateway st
 				}
 			}
 		case <-ctx.Done():
-			return
+			return given
 		}
 	}
 }
