@@ -108,9 +108,13 @@ func TestNewAgentsAreLimited(t *testing.T) {
 		require.True(t, f.OK)
 	}
 	require.Len(t, w.agents.set(nil), 60)
-	_, f := w.show(openHost, "bot", "bob", "")
-	require.True(t, f.OK)
-	_, f = w.show(closedHost, "bot", "bob", "")
+	var f wire.RelayFrame
+	for range 60 { // one a second is given back meanwhile
+		if _, f = w.show(closedHost, "bot", "bob", ""); f.Message != "restricted: not a relay member" {
+			break
+		}
+	}
 	require.Equal(t, "rate-limited: too many agents are new here, try again in a minute", f.Message)
-	require.Empty(t, w.agents.set(nil))
+	_, f = w.show(openHost, "bot", "bob", "")
+	require.True(t, f.OK)
 }
