@@ -78,6 +78,21 @@ func (r *reader) leave(ctx context.Context, before standing, what string) error 
 	return err
 }
 
+// inTurn asks search something that is as much work as a stored query, when it is the key's turn to.
+func (r *reader) inTurn(ctx context.Context, ask func(ctx context.Context) error) error {
+	release, err := r.srv.queries.Acquire(ctx, asker(r.community, r.principal))
+	if err != nil {
+		return err
+	}
+	defer release()
+	ctx, cancel := context.WithTimeoutCause(ctx, r.srv.cfg.CallTimeout, fault.New(fault.Overloaded, ""))
+	defer cancel()
+	if err := ask(ctx); err != nil {
+		return callError(ctx, err)
+	}
+	return nil
+}
+
 // sign passes what the relay says about an answer.
 func (r *reader) sign(ctx context.Context, overlays []*ingestv1.Overlay) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, r.srv.cfg.CallTimeout, fault.New(fault.Overloaded, ""))

@@ -86,12 +86,14 @@ func kindsOf(f *nostr.Filter) []uint32 {
 // replies passes a page of a thread, and returns the places of the replies and whether there are more behind them. It completes
 // the request by who reads, and in which channel.
 func (r *reader) replies(ctx context.Context, req *searchv1.QueryThreadRequest) (found []place, more bool, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, r.srv.cfg.CallTimeout, fault.New(fault.Overloaded, ""))
-	defer cancel()
 	req.Community, req.Principal, req.Channel = r.community, r.principal, r.channel
-	resp, err := r.srv.Search.QueryThread(ctx, req)
+	var resp *searchv1.QueryThreadResponse
+	err = r.inTurn(ctx, func(ctx context.Context) (err error) {
+		resp, err = r.srv.Search.QueryThread(ctx, req)
+		return err
+	})
 	if err != nil {
-		return nil, false, callError(ctx, err)
+		return nil, false, err
 	}
 	for _, raw := range resp.GetEvents() {
 		reply, err := r.pass(raw)

@@ -1,12 +1,19 @@
 package session
 
 import (
+	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
 
+	"github.com/apiary-relay/apiary/pkg/fault"
+	"github.com/apiary-relay/apiary/pkg/limit"
 	"github.com/apiary-relay/apiary/pkg/nostr"
+	commonv1 "github.com/apiary-relay/apiary/proto/gen/apiary/common/v1"
+	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
 )
 
 // The binding is what clients of this family compute: the first one is a vector that they test themselves with.
@@ -45,4 +52,37 @@ func TestBindingOfAThreadWindow(t *testing.T) {
 	mixed := w.binding("relay.example", key, channel)
 	w.Filter.Kinds = []nostr.Kind{9, 45003}
 	require.Equal(t, w.binding("relay.example", key, channel), mixed)
+}
+
+// asked is a search that must not be asked.
+type asked struct {
+	Search
+	t *testing.T
+}
+
+func (s asked) QueryThread(context.Context, *searchv1.QueryThreadRequest, ...grpc.CallOption) (*searchv1.QueryThreadResponse, error) {
+	require.FailNow(s.t, "asked out of turn")
+	return nil, nil
+}
+
+func (s asked) DescribeThreads(context.Context, *searchv1.DescribeThreadsRequest, ...grpc.CallOption) (*searchv1.DescribeThreadsResponse, error) {
+	require.FailNow(s.t, "asked out of turn")
+	return nil, nil
+}
+
+// Threads are read in turn with stored queries, of which the process has so many at a time.
+func TestThreadsWaitForTheirTurn(t *testing.T) {
+	srv := &Server{
+		cfg: Config{CallTimeout: time.Minute}, queries: limit.NewFair[askerKey](1, 1, time.Second, time.Second, 8), Deps: Deps{Search: asked{t: t}},
+	}
+	release, err := srv.queries.Acquire(t.Context(), askerKey{})
+	require.NoError(t, err)
+	defer release()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	page := srv.reader(1, &commonv1.Principal{}, func([]byte) error { return nil })
+	_, _, err = page.replies(ctx, &searchv1.QueryThreadRequest{})
+	require.Equal(t, fault.Timeout, fault.ReasonOf(err))
+	_, err = page.summaries(ctx, []place{{}})
+	require.Equal(t, fault.Timeout, fault.ReasonOf(err))
 }

@@ -115,13 +115,15 @@ func (r *reader) rows(ctx context.Context, w Window) (rows []place, more bool, e
 
 // summaries are what the relay says about the threads of the rows, in the order of these.
 func (r *reader) summaries(ctx context.Context, rows []place) ([]*ingestv1.Overlay, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, r.srv.cfg.CallTimeout, fault.New(fault.Overloaded, ""))
-	defer cancel()
 	req := &searchv1.DescribeThreadsRequest{Community: r.community, Principal: r.principal}
 	for i := range rows {
 		req.Roots = append(req.Roots, rows[i].id[:])
 	}
-	resp, err := r.srv.Search.DescribeThreads(ctx, req)
+	var resp *searchv1.DescribeThreadsResponse
+	err := r.inTurn(ctx, func(ctx context.Context) (err error) {
+		resp, err = r.srv.Search.DescribeThreads(ctx, req)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
