@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"encoding/json"
 	"net/http"
 	"strconv"
 	"testing"
@@ -243,6 +244,16 @@ func crossSearch(t *testing.T, x *crossing) {
 		require.Empty(t, bob.Query(found(words[1-i])))
 		require.ElementsMatch(t, []*nostr.Event{messages[i], x.same}, bob.Query(found("marmalade")))
 	}
+	// What is taken out of one index is not taken out of the other.
+	shared := x.both(x.alice, x.chat("kumquat")...)
+	kumquat := nostr.Filter{Search: "kumquat"}
+	for _, bob := range x.bob {
+		bob.QueryUntil(func(events []*nostr.Event) bool { return len(events) == 1 }, kumquat)
+	}
+	x.alice[0].Accept(nostrtest.Kind(nostr.KindDeletion), to(shared))
+	x.bob[0].QueryUntil(func(events []*nostr.Event) bool { return len(events) == 0 }, kumquat)
+	require.Equal(t, []*nostr.Event{shared}, x.bob[1].Query(kumquat))
+	x.alice[1].Accept(nostrtest.Kind(nostr.KindDeletion), to(shared))
 	for i := range x.hosts {
 		x.alice[i].Accept(nostrtest.Kind(nostr.KindDeletion), to(messages[i]))
 	}
@@ -271,6 +282,15 @@ func crossReactions(t *testing.T, x *crossing) {
 	for _, alice := range x.alice {
 		require.EqualValues(t, 1, alice.Count(liked))
 	}
+	// One event that is a reaction in both, and is taken back in one.
+	loved := func(serial string) []nostrtest.Option {
+		return []nostrtest.Option{nostrtest.Kind(nostr.KindReaction), nostrtest.Channel(x.h), to(x.same), nostrtest.Content("love"), nostrtest.Tag("serial", serial)}
+	}
+	shared := x.both(x.bob, loved("1")...)
+	x.bob[0].Accept(nostrtest.Kind(nostr.KindDeletion), to(shared))
+	again := x.bob[0].Event(loved("2")...)
+	require.Equal(t, cluster.Verdict{OK: true}, x.bob[0].Publish(again))
+	require.Equal(t, cluster.Verdict{Message: "duplicate: reaction already exists"}, x.bob[1].Publish(again))
 }
 
 func crossThreads(t *testing.T, x *crossing) {
@@ -282,21 +302,41 @@ func crossThreads(t *testing.T, x *crossing) {
 	summaries := in(x.h)
 	summaries.Kinds = []nostr.Kind{nostr.KindThreadSummary}
 	subs := [2]*cluster.Sub{x.alice[0].Subscribe(summaries), x.alice[1].Subscribe(summaries)}
-	var replies [2]*nostr.Event
+	// summary is what is said next on one side: how many replies there are, and by whom.
+	summary := func(side, replies int, names ...string) {
+		event := subs[side].Next()
+		require.Contains(t, event.Tags, nostr.Tag{"e", x.same.ID.String()}, "and nothing of the other side before it")
+		var content struct {
+			Replies int      `json:"reply_count"`
+			People  []string `json:"participants"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(event.Content), &content))
+		require.Equal(t, replies, content.Replies)
+		var people []string
+		for _, name := range names {
+			people = append(people, nostrtest.PubKey(x.name(name)).String())
+		}
+		require.ElementsMatch(t, people, content.People)
+	}
 	x.bob[0].Accept(reply(x.said[0], "of another thread")...)
 	require.Contains(t, subs[0].Next().Tags, nostr.Tag{"e", x.said[0].ID.String()})
-	for i, bob := range x.bob {
-		replies[i] = bob.Accept(reply(x.same, "at "+x.hosts[i])...)
-		summary := subs[i].Next()
-		require.Contains(t, summary.Tags, nostr.Tag{"e", x.same.ID.String()}, "and nothing of the other side before it")
-		require.Contains(t, summary.Content, `"reply_count":1,`)
+	own := [2]*nostr.Event{x.alice[0].Accept(reply(x.same, "left")...), x.bob[1].Accept(reply(x.same, "right")...)}
+	summary(0, 1, "alice")
+	summary(1, 1, "bob")
+	shared := x.both(x.bob, reply(x.same, "both")...)
+	summary(0, 2, "alice", "bob")
+	summary(1, 2, "bob")
+	x.bob[0].Accept(nostrtest.Kind(nostr.KindDeletion), to(shared))
+	summary(0, 1, "alice")
+	last := x.alice[1].Accept(reply(x.same, "one more")...)
+	summary(1, 3, "alice", "bob")
+	thread := func(side int, root *nostr.Event) []*nostr.Event {
+		return query(t, x.c.Gateway(1), x.hosts[side], x.name("alice"), `[{"#e":["`+root.ID.String()+`"],"#h":["`+x.h+`"],"depth_limit":3}]`)
 	}
-	for i, host := range x.hosts {
-		got := query(t, x.c.Gateway(1), host, x.name("alice"), `[{"#e":["`+x.same.ID.String()+`"],"#h":["`+x.h+`"],"depth_limit":3}]`)
-		require.Equal(t, []*nostr.Event{replies[i]}, got)
-		require.Empty(t, query(t, x.c.Gateway(1), x.hosts[1], x.name("alice"), `[{"#e":["`+x.said[0].ID.String()+`"],"depth_limit":3}]`))
-	}
-	require.Len(t, query(t, x.c.Gateway(1), x.hosts[0], x.name("alice"), `[{"#e":["`+x.said[0].ID.String()+`"],"depth_limit":3}]`), 1)
+	require.Equal(t, own[:1], thread(0, x.same))
+	require.ElementsMatch(t, []*nostr.Event{own[1], shared, last}, thread(1, x.same))
+	require.Len(t, thread(0, x.said[0]), 1)
+	require.Empty(t, thread(1, x.said[0]))
 }
 
 func crossDeletes(t *testing.T, x *crossing) {
