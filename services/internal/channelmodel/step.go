@@ -1,8 +1,6 @@
 package channelmodel
 
 import (
-	"strconv"
-
 	"pgregory.net/rapid"
 
 	"github.com/apiary-relay/apiary/pkg/nostr"
@@ -27,40 +25,62 @@ var (
 	signsAll      = []nostr.Kind{nostr.KindGroupMetadata, nostr.KindGroupAdmins, nostr.KindGroupMembers, nostr.KindGroupRoles}
 )
 
+// Pick draws one of a list, each as likely as the others: rapid's own choice prefers the first ones so much that
+// the last ones hardly come.
+func Pick[T any](t *rapid.T, label string, list ...T) T {
+	const bits = 10
+	n := 0
+	for _, bit := range rapid.SliceOfN(rapid.Bool(), bits, bits).Draw(t, label) {
+		n <<= 1
+		if bit {
+			n++
+		}
+	}
+	return list[n*len(list)>>bits]
+}
+
+// commands are what may be tried, as often as they are drawn.
+var commands = []struct {
+	often int
+	draw  func(c *Channel, t *rapid.T, actor, target string) Step
+}{
+	{1, func(c *Channel, t *rapid.T, actor, _ string) Step {
+		return c.Create(actor, Pick(t, "private", false, true))
+	}},
+	{5, func(c *Channel, t *rapid.T, actor, target string) Step {
+		return c.Put(actor, target, Pick(t, "role", "", owner, admin, member, "guest", "bot"))
+	}},
+	{3, func(c *Channel, _ *rapid.T, actor, target string) Step { return c.Remove(actor, target) }},
+	{2, func(c *Channel, _ *rapid.T, actor, _ string) Step { return c.Leave(actor) }},
+	{2, func(c *Channel, t *rapid.T, actor, _ string) Step { return c.Join(actor, pickCode(t)) }},
+	{2, func(c *Channel, t *rapid.T, actor, _ string) Step { return c.Invite(actor, pickCode(t)) }},
+	{2, func(c *Channel, t *rapid.T, actor, _ string) Step {
+		return c.Edit(actor, Pick(t, "tag", "topic", "purpose", "about"), Pick(t, "text", "", "bees", "honey"))
+	}},
+	{2, func(c *Channel, t *rapid.T, actor, _ string) Step {
+		return c.Edit(actor, "visibility", Pick(t, "visibility", "open", "private"))
+	}},
+	{2, func(c *Channel, t *rapid.T, actor, _ string) Step {
+		return c.Edit(actor, "archived", Pick(t, "archived", "false", "false", "true"))
+	}},
+	{2, func(c *Channel, _ *rapid.T, actor, _ string) Step { return c.Say(actor) }},
+	{1, func(c *Channel, _ *rapid.T, actor, _ string) Step { return c.Delete(actor) }},
+}
+
+func pickCode(t *rapid.T) string { return Pick(t, "code", "open sesame", "open barley") }
+
 // Draw draws what an actor may try with the channel, about a target where that makes sense.
 func (c *Channel) Draw(t *rapid.T, actor, target string) Step {
-	code := rapid.SampledFrom([]string{"open sesame", "open barley"}).Draw(t, "code")
-	role := rapid.SampledFrom([]string{"", owner, admin, member, "guest", "bot"}).Draw(t, "role")
-	text := rapid.SampledFrom([]string{"", "bees", "honey"}).Draw(t, "text")
-	flag := rapid.Bool().Draw(t, "flag")
-	switch command := rapid.IntRange(0, 17).Draw(t, "command"); command {
-	case 0, 1:
-		return c.Create(actor, flag)
-	case 2, 3, 4, 5:
-		return c.Put(actor, target, role)
-	case 6, 7:
-		return c.Remove(actor, target)
-	case 8:
-		return c.Leave(actor)
-	case 9:
-		return c.Join(actor, code)
-	case 10:
-		return c.Invite(actor, code)
-	case 11:
-		return c.Edit(actor, "topic", text)
-	case 12:
-		return c.Edit(actor, "purpose", text)
-	case 13:
-		return c.Edit(actor, "about", text)
-	case 14:
-		return c.Edit(actor, "visibility", map[bool]string{true: "private", false: "open"}[flag])
-	case 15, 16:
-		return c.Say(actor)
+	if !c.Exists && Pick(t, "create", true, false) {
+		return commands[0].draw(c, t, actor, target)
 	}
-	if rapid.IntRange(0, 4).Draw(t, "end") == 0 {
-		return c.Delete(actor)
+	var indexes []int
+	for i, command := range commands {
+		for range command.often {
+			indexes = append(indexes, i)
+		}
 	}
-	return c.Edit(actor, "archived", strconv.FormatBool(flag))
+	return commands[Pick(t, "command", indexes...)].draw(c, t, actor, target)
 }
 
 // step makes a step of which do is the effect.
