@@ -1,6 +1,8 @@
 package channelmodel
 
 import (
+	"slices"
+
 	"pgregory.net/rapid"
 
 	"github.com/apiary-relay/apiary/pkg/nostr"
@@ -8,6 +10,8 @@ import (
 
 // Step is one command: what is sent, and what comes of it.
 type Step struct {
+	// Actor is the key that sends it.
+	Actor string
 	// Kind and Tags are the command's; the tag of the channel is left to who sends it.
 	Kind nostr.Kind
 	Tags nostr.Tags
@@ -47,11 +51,11 @@ var commands = []struct {
 	{1, func(c *Channel, t *rapid.T, actor, _ string) Step {
 		return c.Create(actor, Pick(t, "private", false, true))
 	}},
-	{5, func(c *Channel, t *rapid.T, actor, target string) Step {
+	{6, func(c *Channel, t *rapid.T, actor, target string) Step {
 		return c.Put(actor, target, Pick(t, "role", "", owner, admin, member, "guest", "bot"))
 	}},
 	{3, func(c *Channel, _ *rapid.T, actor, target string) Step { return c.Remove(actor, target) }},
-	{2, func(c *Channel, _ *rapid.T, actor, _ string) Step { return c.Leave(actor) }},
+	{1, func(c *Channel, _ *rapid.T, actor, _ string) Step { return c.Leave(actor) }},
 	{2, func(c *Channel, t *rapid.T, actor, _ string) Step { return c.Join(actor, pickCode(t)) }},
 	{2, func(c *Channel, t *rapid.T, actor, _ string) Step { return c.Invite(actor, pickCode(t)) }},
 	{2, func(c *Channel, t *rapid.T, actor, _ string) Step {
@@ -69,10 +73,23 @@ var commands = []struct {
 
 func pickCode(t *rapid.T) string { return Pick(t, "code", "open sesame", "open barley") }
 
-// Draw draws what an actor may try with the channel, about a target where that makes sense.
-func (c *Channel) Draw(t *rapid.T, actor, target string) Step {
-	if !c.Exists && Pick(t, "create", true, false) {
+// Draw draws what one of the keys may try with the channel, about another where that makes sense. Often it is somebody
+// who manages the channel, and about a member: otherwise most would come to nothing.
+func (c *Channel) Draw(t *rapid.T, keys []string) Step {
+	choose := func(label string, first func(key string) bool) string {
+		some := slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return !first(key) })
+		if len(some) == 0 || Pick(t, "any", false, false, true) {
+			some = keys
+		}
+		return Pick(t, label, some...)
+	}
+	actor := choose("actor", c.manages)
+	target := choose("target", func(key string) bool { return c.Roles[key] != "" && key != actor })
+	switch {
+	case !c.Exists && Pick(t, "create", true, false):
 		return commands[0].draw(c, t, actor, target)
+	case len(c.Roles) == 1 && Pick(t, "fill", true, false):
+		return commands[1].draw(c, t, actor, choose("newcomer", func(key string) bool { return c.Roles[key] == "" }))
 	}
 	var indexes []int
 	for i, command := range commands {
@@ -84,8 +101,8 @@ func (c *Channel) Draw(t *rapid.T, actor, target string) Step {
 }
 
 // step makes a step of which do is the effect.
-func (c *Channel) step(kind nostr.Kind, tags nostr.Tags, allowed bool, signed []nostr.Kind, do func(*Channel)) Step {
-	s := Step{Kind: kind, Tags: tags, Allowed: allowed, After: c.clone()}
+func (c *Channel) step(actor string, kind nostr.Kind, tags nostr.Tags, allowed bool, signed []nostr.Kind, do func(*Channel)) Step {
+	s := Step{Actor: actor, Kind: kind, Tags: tags, Allowed: allowed, After: c.clone()}
 	if allowed {
 		s.Signed = signed
 		do(&s.After)
@@ -100,7 +117,7 @@ func (c *Channel) Create(actor string, private bool) Step {
 	if private {
 		tags = append(tags, nostr.Tag{"private"})
 	}
-	return c.step(nostr.KindCreateGroup, tags, !c.Exists, signsAll, func(after *Channel) {
+	return c.step(actor, nostr.KindCreateGroup, tags, !c.Exists, signsAll, func(after *Channel) {
 		*after = Channel{Exists: true, Private: private, Name: "Hall", Roles: map[string]string{actor: owner}, codes: map[string]string{}}
 	})
 }
@@ -123,7 +140,7 @@ func (c *Channel) Put(actor, target, role string) Step {
 		signed = nil
 	}
 	allowed := c.Visible(actor) && !c.Archived && c.mayPut(actor, target, was, becomes)
-	return c.step(nostr.KindPutUser, tags, allowed, signed, func(after *Channel) { after.Roles[target] = becomes })
+	return c.step(actor, nostr.KindPutUser, tags, allowed, signed, func(after *Channel) { after.Roles[target] = becomes })
 }
 
 // mayPut reports whether an actor who sees the channel may make the target what it becomes.
@@ -153,19 +170,19 @@ func (c *Channel) without(kind nostr.Kind, tags nostr.Tags, actor, target string
 	was := c.Roles[target]
 	allowed := c.Visible(actor) && !c.Archived && was != "" && (was != owner || c.Owners() > 1) &&
 		(actor == target || c.Roles[actor] == owner || (c.Roles[actor] == admin && was != owner))
-	return c.step(kind, tags, allowed, signsMembers, func(after *Channel) { delete(after.Roles, target) })
+	return c.step(actor, kind, tags, allowed, signsMembers, func(after *Channel) { delete(after.Roles, target) })
 }
 
 // Join makes the actor a member (kind 9021): of what is open, or with a code.
 func (c *Channel) Join(actor, code string) Step {
 	allowed := c.Exists && (!c.Private || c.opens(code)) && !c.Archived && c.Roles[actor] == ""
-	return c.step(nostr.KindJoinRequest, nostr.Tags{{"code", code}}, allowed, signsMembers, func(after *Channel) { after.Roles[actor] = member })
+	return c.step(actor, nostr.KindJoinRequest, nostr.Tags{{"code", code}}, allowed, signsMembers, func(after *Channel) { after.Roles[actor] = member })
 }
 
 // Invite makes a code (kind 9009).
 func (c *Channel) Invite(actor, code string) Step {
 	allowed := c.Exists && !c.Archived && c.manages(actor)
-	return c.step(nostr.KindCreateInvite, nostr.Tags{{"code", code}}, allowed, nil, func(after *Channel) { after.codes[code] = actor })
+	return c.step(actor, nostr.KindCreateInvite, nostr.Tags{{"code", code}}, allowed, nil, func(after *Channel) { after.codes[code] = actor })
 }
 
 // Edit changes what the tag says (kind 9002): topic, purpose, about, visibility or archived.
@@ -177,7 +194,7 @@ func (c *Channel) Edit(actor, tag, value string) Step {
 	case tag == "archived" && value == "false":
 		allowed = c.Exists && c.manages(actor)
 	}
-	return c.step(nostr.KindEditMetadata, nostr.Tags{{tag, value}}, allowed, signsMetadata, func(after *Channel) {
+	return c.step(actor, nostr.KindEditMetadata, nostr.Tags{{tag, value}}, allowed, signsMetadata, func(after *Channel) {
 		switch tag {
 		case "topic":
 			after.Topic = value
@@ -195,11 +212,11 @@ func (c *Channel) Edit(actor, tag, value string) Step {
 
 // Say writes a message (kind 9).
 func (c *Channel) Say(actor string) Step {
-	return c.step(nostr.KindChat, nil, c.Visible(actor) && !c.Archived, nil, func(*Channel) {})
+	return c.step(actor, nostr.KindChat, nil, c.Visible(actor) && !c.Archived, nil, func(*Channel) {})
 }
 
 // Delete ends the channel (kind 9008).
 func (c *Channel) Delete(actor string) Step {
 	allowed := c.Exists && !c.Archived && c.Roles[actor] == owner
-	return c.step(nostr.KindDeleteGroup, nil, allowed, nil, func(after *Channel) { *after = Channel{} })
+	return c.step(actor, nostr.KindDeleteGroup, nil, allowed, nil, func(after *Channel) { *after = Channel{} })
 }

@@ -113,8 +113,10 @@ func (a *actor) requireStored(t *rapid.T, h string, m *channelmodel.Channel) {
 func TestChannelsAreAsTheModelSays(t *testing.T) {
 	c := cluster.New(t, cluster.Gateways(2), cluster.Ingests(2), cluster.Fanouts(2), cluster.Searches(2), cluster.Paired())
 	var actors []*actor
+	var keys []string
 	for i, name := range []string{"alice", "bob", "carol", "dave"} {
 		actors = append(actors, newActor(t, c, name, i%2))
+		keys = append(keys, actors[i].key)
 	}
 	channels, serial := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
@@ -124,9 +126,9 @@ func TestChannelsAreAsTheModelSays(t *testing.T) {
 			a.listen(h)
 		}
 		var m channelmodel.Channel
-		for range channelmodel.Pick(rt, "steps", 4, 6, 8, 12) {
-			a, target := channelmodel.Pick(rt, "actor", actors...), channelmodel.Pick(rt, "target", actors...)
-			s := m.Draw(rt, a.key, target.key)
+		for range channelmodel.Pick(rt, "steps", 4, 8, 12, 16) {
+			s := m.Draw(rt, keys)
+			a := actors[slices.Index(keys, s.Actor)]
 			serial++
 			opts := []nostrtest.Option{nostrtest.Kind(s.Kind), nostrtest.Channel(h), nostrtest.Tag("serial", strconv.Itoa(serial))}
 			for _, tag := range s.Tags {
