@@ -7,8 +7,10 @@ import (
 
 	"github.com/apiary-relay/apiary/pkg/config"
 	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/nostr/nip19"
 	"github.com/apiary-relay/apiary/pkg/nostr/nostrpb"
 	"github.com/apiary-relay/apiary/pkg/nostr/wire"
+	"github.com/apiary-relay/apiary/pkg/tenant"
 	"github.com/apiary-relay/apiary/services/gateway/internal/admit"
 	"github.com/apiary-relay/apiary/services/gateway/internal/bridge"
 	"github.com/apiary-relay/apiary/services/gateway/internal/conn"
@@ -27,6 +29,8 @@ type Config struct {
 	MaxConnections     int      `help:"Open WebSocket connections; 0 is no limit." default:"10000"`
 	Contact            string   `help:"Operator's public key in hexadecimal, shown in NIP-11 for communities without an owner."`
 	Self               string   `help:"The relay's own public key in hexadecimal, shown in NIP-11."`
+	OperatorHosts      []string `help:"Hosts at which the operators' API is served, and nothing else; no community can have them. Needs operator-keys." placeholder:"HOST"`
+	OperatorKeys       []string `help:"Public keys, in hexadecimal or as npub, that may use the operators' API. Needs operator-hosts." placeholder:"PUBKEY"`
 	Partitions         uint32   `help:"Number of partitions; fixed for the life of the cluster." default:"64"`
 
 	MaxFrame        int           `help:"Bytes of one frame." default:"524288"`
@@ -177,6 +181,15 @@ func (c *Config) Validate() error {
 		_, err := nostr.ParsePubKey(p.key)
 		check(p.key == "" || err == nil, "%s must be a public key in hexadecimal, not %q", p.name, p.key)
 	}
+	check((len(c.OperatorHosts) == 0) == (len(c.OperatorKeys) == 0), "operator-hosts and operator-keys go together")
+	for _, host := range c.OperatorHosts {
+		_, err := tenant.NormalizeHost(host)
+		check(err == nil, "operator-hosts must be hosts, not %q", host)
+	}
+	for _, key := range c.OperatorKeys {
+		_, err := nip19.ParsePubKey(key)
+		check(err == nil, "operator-keys must be public keys, not %q", key)
+	}
 	_, err := edge.ParseNetworks(c.TrustedProxies)
 	check(err == nil, "trusted-proxies must be addresses or networks: %w", err)
 	return errors.Join(errs...)
@@ -286,7 +299,27 @@ func (c *Config) live() live.Config {
 }
 
 func (c *Config) bridge() bridge.Config {
-	return bridge.Config{Wire: c.wire(), Calls: c.MaxCalls, ReadTimeout: callRead, Timeout: callTime, Limit: c.Limit, Answer: maxAnswer}
+	operators, hosts := c.operators()
+	return bridge.Config{
+		Wire: c.wire(), Calls: c.MaxCalls, ReadTimeout: callRead, Timeout: callTime, Limit: c.Limit, Answer: maxAnswer,
+		OperatorHosts: hosts, Operators: operators,
+	}
+}
+
+// operators are the keys that may use the operators' API, and the hosts where it is, normalised. Validate has found them well-formed.
+func (c *Config) operators() (keys map[nostr.PubKey]bool, hosts []string) {
+	keys = make(map[nostr.PubKey]bool, len(c.OperatorKeys))
+	for _, text := range c.OperatorKeys {
+		if key, err := nip19.ParsePubKey(text); err == nil {
+			keys[key] = true
+		}
+	}
+	for _, host := range c.OperatorHosts {
+		if normal, err := tenant.NormalizeHost(host); err == nil {
+			hosts = append(hosts, normal)
+		}
+	}
+	return keys, hosts
 }
 
 func (c *Config) directory() edge.DirectoryConfig {

@@ -68,6 +68,11 @@ func (s *Service) revoked(ctx context.Context, msg bus.Msg) {
 		}); len(of) > 0 {
 			s.check(ctx, community, of, revocation.GetAclVersion())
 		}
+	case *busv1.Revocation_Community:
+		s.directory.Forget(community)
+		if of := s.openOf(community, func(*session.Session) bool { return true }); len(of) > 0 {
+			s.check(ctx, community, of, revocation.GetAclVersion())
+		}
 	case *busv1.Revocation_Network:
 		network, err := netip.ParsePrefix(target.Network)
 		if err != nil {

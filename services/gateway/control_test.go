@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"context"
+	"net/http"
 	"testing"
 	"time"
 
@@ -99,6 +100,45 @@ func TestRevocations(t *testing.T) {
 	require.Equal(t, "blocked: you are banned from this community", again.expect(wire.LabelOK).Message)
 	code, _ = again.closed()
 	require.Equal(t, websocket.StatusPolicyViolation, code)
+}
+
+// TestArchivedCommunities closes everybody's sockets, also of who has no key yet, if search agrees, and has the host asked
+// about again at once.
+func TestArchivedCommunities(t *testing.T) {
+	c, option := controlled()
+	w := newWorld(t, option, with(func(c *gateway.Config) { c.HostTTL = 5 * time.Second }))
+	w.search.set(func() { w.search.onAccess = func([]byte) bool { return true } })
+	member, stranger, elsewhere := w.login(openHost, "bob"), w.dial(openHost), w.login(closedHost, "bob")
+	member.send(`["REQ","s",{"#h":["lobby"]}]`)
+	member.expect(wire.LabelEOSE)
+	message := &busv1.Revocation{Target: &busv1.Revocation_Community{Community: true}, AclVersion: 7}
+	c.revoke(t, openCommunity, message) // of one that was taken back meanwhile
+	alive(member)
+	w.search.set(func() {
+		w.search.gone = map[int64]bool{openCommunity: true}
+		delete(w.search.hosts, openHost)
+	})
+	c.revoke(t, closedCommunity, message)
+	alive(elsewhere)
+	c.revoke(t, openCommunity, message)
+	require.Equal(t, "error: this community is not served any more", member.expect(wire.LabelClosed).Message)
+	for _, c := range []*client{member, stranger} {
+		code, reason := c.closed()
+		require.Equal(t, websocket.StatusPolicyViolation, code)
+		require.Equal(t, "error: this community is not served any more", reason)
+	}
+	w.search.set(func() { require.EqualValues(t, 7, w.search.leastVersion, "a replica that is behind must not answer") })
+	status, _, _ := w.request(http.MethodGet, openHost, "/", nil)
+	require.Equal(t, http.StatusNotFound, status)
+
+	// Where the message was lost, it is found out when everybody is checked.
+	again := w.dial(closedHost)
+	w.search.set(func() { w.search.gone[closedCommunity] = true })
+	c.lost <- struct{}{}
+	for _, c := range []*client{elsewhere, again} {
+		code, _ := c.closed()
+		require.Equal(t, websocket.StatusPolicyViolation, code)
+	}
 }
 
 // TestLostRevocations has everybody checked when messages may have been lost, without waiting for the clock.

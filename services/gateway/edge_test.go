@@ -37,8 +37,8 @@ func TestUnknownHostsAndPathsGetTheSameBytes(t *testing.T) {
 	require.Equal(t, want, ask(http.MethodPost, "nobody.example", "/", nil))
 	require.Equal(t, want, ask(http.MethodOptions, "nobody.example", "/", nil))
 	require.Equal(t, want, ask(http.MethodGet, "nobody.example", "/", upgrade))
-	require.Equal(t, want, ask(http.MethodGet, "nobody.example", "/", http.Header{"Accept": {"application/nostr+json"}}))
 	require.Equal(t, want, ask(http.MethodGet, "not a host", "/", nil))
+	require.Equal(t, want, ask(http.MethodPost, "nobody.example", "/", http.Header{"Accept": {"application/nostr+json"}}))
 	require.Equal(t, want, ask(http.MethodGet, openHost, "/nothing-here", nil))
 	require.Equal(t, want, ask(http.MethodGet, openHost, "/nothing-here", upgrade))
 }

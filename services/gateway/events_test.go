@@ -196,7 +196,20 @@ func TestInformationHasAURLOfItsOwn(t *testing.T) {
 	status, head, _ = w.request(http.MethodPost, openHost, "/info", nil)
 	require.Equal(t, http.StatusMethodNotAllowed, status)
 	require.Equal(t, "GET, HEAD, OPTIONS", head.Get("Allow"))
-	status, _, _ = w.request(http.MethodGet, "nobody.example", "/info", nil)
+
+	// Under a host without a community it says of this relay what it says under any, and of no community anything.
+	status, _, nobody := w.request(http.MethodGet, "nobody.example", "/info", nil)
+	require.Equal(t, http.StatusOK, status)
+	var here, there map[string]any
+	require.NoError(t, json.Unmarshal([]byte(body), &here))
+	require.NoError(t, json.Unmarshal([]byte(nobody), &there))
+	require.Empty(t, there["name"])
+	for _, said := range []string{"name", "description", "icon"} {
+		delete(here, said)
+		delete(there, said)
+	}
+	require.Equal(t, here, there)
+	status, _, _ = w.request(http.MethodPost, "nobody.example", "/info", nil)
 	require.Equal(t, http.StatusNotFound, status)
 }
 

@@ -310,6 +310,7 @@ type search struct {
 	onCheck      func() // before an answer about access; may block
 	queries      []*searchv1.QueryRequest
 	accessErr    error
+	gone         map[int64]bool // communities that are archived
 }
 
 func (s *search) ResolveCommunity(_ context.Context, req *searchv1.ResolveCommunityRequest) (*searchv1.ResolveCommunityResponse, error) {
@@ -364,7 +365,7 @@ func (s *search) CheckAccess(_ context.Context, req *searchv1.CheckAccessRequest
 		return nil, s.accessErr
 	}
 	s.leastVersion = req.GetMinCommunityAclVersion()
-	resp := &searchv1.CheckAccessResponse{}
+	resp := &searchv1.CheckAccessResponse{Gone: s.gone[req.GetCommunity()]}
 	if s.versions != nil && req.GetChannel() != "" {
 		resp.ChannelAclVersion = s.versions()
 	}

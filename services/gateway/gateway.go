@@ -127,7 +127,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	}
 	gate := admit.New(cfg.admit())
 	s.bridge = bridge.New(cfg.bridge(), bridge.Deps{
-		Log: log, Metrics: m, Moderation: NewModeration(deps.Ingest), Invites: invites, Lists: s.search, Queue: NewQueue(deps.Search), Sessions: s.sessions,
+		Log: log, Metrics: m, Moderation: NewModeration(deps.Ingest), Invites: invites, Directory: NewDirectory(deps.Ingest), Lists: s.search, Queue: NewQueue(deps.Search), Sessions: s.sessions,
 		Gate: gate, Addr: edge.ClientAddr(proxies),
 	})
 	s.edge = edge.Config{
@@ -135,6 +135,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		TrustedProxies:     proxies,
 		Conn:               cfg.conn(),
 		Gate:               gate,
+		OperatorHosts:      s.bridge.OperatorHosts(),
 		Info: edge.Info{
 			Software: software, Version: deps.Version, PubKey: cfg.Contact, Self: cfg.Self,
 			Wire: cfg.wire(), MaxSubs: cfg.MaxSubs, MaxLimit: cfg.Limit, DefaultLimit: cfg.Limit,

@@ -92,6 +92,11 @@ func NewAgents(p Peers) ingestv1.AgentServiceClient {
 	return ingestv1.NewAgentServiceClient(&balanced{peers: p})
 }
 
+// NewDirectory returns a client of ingest's directory that asks replicas as NewSearch does; all of its calls are idempotent.
+func NewDirectory(p Peers) ingestv1.DirectoryServiceClient {
+	return ingestv1.NewDirectoryServiceClient(&balanced{peers: p})
+}
+
 // NewOverlays returns a client of ingest that has overlays signed, and asks replicas as NewSearch does.
 func NewOverlays(p Peers) ingestv1.OverlayServiceClient {
 	return ingestv1.NewOverlayServiceClient(&balanced{peers: p})

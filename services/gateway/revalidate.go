@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 	"github.com/apiary-relay/apiary/pkg/telemetry"
 	"github.com/apiary-relay/apiary/pkg/tenant"
 	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
+	"github.com/apiary-relay/apiary/services/gateway/internal/edge"
 	"github.com/apiary-relay/apiary/services/gateway/internal/session"
 )
 
@@ -20,7 +22,7 @@ const maxCheckedKeys = 4096
 
 // revalidate checks again and again whether those who are connected may still use their community, and
 // closes the connections of those who may not: members who were removed, keys that were banned, clients of networks
-// that were blocked, and everybody else's when a community was closed. Delivery does not depend on it: fan-out and search
+// that were blocked, everybody else's when a community was closed, and all when it was archived. Delivery does not depend on it: fan-out and search
 // refuse at once. It is what ends a session whose revocation was not heard.
 func (s *Service) revalidate(ctx context.Context) {
 	if s.cfg.Revalidate <= 0 {
@@ -48,7 +50,7 @@ func (s *Service) checkAll(ctx context.Context) {
 	for community, sessions := range all {
 		ctx := tenant.With(ctx, tenant.ID(community))
 		s.checkNetworks(ctx, sessions)
-		s.check(ctx, community, slices.DeleteFunc(sessions, func(one *session.Session) bool { return one.Principal() == nil }), 0)
+		s.check(ctx, community, sessions, 0)
 	}
 }
 
@@ -66,22 +68,29 @@ func (s *Service) open() iter.Seq[*session.Session] {
 // checkNetworks looks whether sessions of one community come from networks that it refuses.
 func (s *Service) checkNetworks(ctx context.Context, sessions []*session.Session) {
 	c, err := s.directory.Resolve(ctx, sessions[0].Community().Hosts[0])
+	if errors.Is(err, edge.ErrNoCommunity) {
+		return // they are about to be closed, if it stays so
+	}
 	if err != nil {
 		s.log.LogAttrs(ctx, slog.LevelWarn, "blocked networks not checked again", slog.Any(telemetry.KeyError, err))
 		return
 	}
 	for _, one := range sessions {
-		if c.Refuses(one.Addr()) {
+		if c.ID == one.Community().ID && c.Refuses(one.Addr()) {
 			one.Revoke(fault.Frame(errNetwork))
 		}
 	}
 }
 
+// errGone is what everybody is told whose community was archived.
+var errGone = fault.New(fault.NotFound, "this community is not served any more")
+
 // errNetwork is what a client of a blocked network is told.
 var errNetwork = fault.New(fault.Blocked, "your network is blocked by this community")
 
 // check asks about the keys of sessions, as many at a time as one question may hold, by a state that is at least as new
-// as a version. What one of its keys may do a session may do.
+// as a version. What one of its keys may do a session may do, and one that has no key yet may stay; but when the community is
+// served to nobody any more, all go.
 func (s *Service) check(ctx context.Context, community int64, sessions []*session.Session, version uint64) {
 	for len(sessions) > 0 {
 		var keys [][]byte
@@ -99,6 +108,13 @@ func (s *Service) check(ctx context.Context, community int64, sessions []*sessio
 			continue
 		}
 		for _, one := range some {
+			if access.gone {
+				one.Revoke(fault.Frame(errGone))
+				continue
+			}
+			if one.Principal() == nil {
+				continue
+			}
 			// A key that has authenticated since then is not in the answer; it has just been checked.
 			if !slices.ContainsFunc(one.Principal().GetPubkeys(), func(k []byte) bool {
 				may, asked := access.allowed[string(k)]
@@ -110,8 +126,11 @@ func (s *Service) check(ctx context.Context, community int64, sessions []*sessio
 	}
 }
 
-// access is what is known of some keys.
-type access struct{ allowed, banned map[string]bool }
+// access is what is known of some keys, and of their community.
+type access struct {
+	allowed, banned map[string]bool
+	gone            bool
+}
 
 // refusal is what a session is told none of whose keys is allowed.
 func (a *access) refusal(one *session.Session) error {
@@ -134,7 +153,7 @@ func (s *Service) access(ctx context.Context, community int64, keys [][]byte, ve
 	if len(resp.GetAllowed()) != len(keys) {
 		return nil, fmt.Errorf("check access of %d keys: %d answers", len(keys), len(resp.GetAllowed()))
 	}
-	a := &access{allowed: make(map[string]bool, len(keys)), banned: make(map[string]bool, len(resp.GetBanned()))}
+	a := &access{gone: resp.GetGone(), allowed: make(map[string]bool, len(keys)), banned: make(map[string]bool, len(resp.GetBanned()))}
 	for i, k := range keys {
 		a.allowed[string(k)] = resp.GetAllowed()[i]
 	}

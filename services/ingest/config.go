@@ -41,6 +41,8 @@ type Config struct {
 	ModerationKept  time.Duration `help:"How long the log of moderation is kept; the last 500 entries of each community are, however old. 0 keeps all." default:"8760h"`
 	PartitionMonths int           `help:"Monthly table partitions to have ready, the current month included." default:"4"`
 
+	MaxCommunitiesPerOwner int `help:"Communities that one key can own, archived ones included; 0 is no limit. The same in every replica." default:"100"`
+
 	PresenceTTL      time.Duration `name:"presence-ttl" help:"How long a user is present after the gateway that has the connection was heard of last; the same in every replica." default:"3m"`
 	PresenceMaxBytes int64         `help:"Most bytes that the bucket of presence keeps in memory; what does not fit is not recorded." default:"67108864"`
 
@@ -86,6 +88,7 @@ func (c *Config) Validate() error {
 	check(c.CommitTimeout > 0, "commit-timeout must be positive")
 	check(c.OutboxAge > 0, "outbox-age must be positive")
 	check(c.OutboxInterval > 0, "outbox-interval must be positive")
+	check(c.MaxCommunitiesPerOwner >= 0, "max-communities-per-owner must not be negative")
 	check(c.ExpiryInterval >= 0, "expiry-interval must not be negative")
 	check(c.ModerationKept >= 0, "moderation-kept must not be negative")
 	check(c.PartitionMonths >= 1 && c.PartitionMonths <= 120, "partition-months must be between 1 and 120")

@@ -12,12 +12,15 @@ import (
 )
 
 // announce tells gateways of an access that was taken. It does not wait, and what is lost is not sent again: gateways ask
-// by themselves every now and then, and when the bus comes back.
-func (s *Service) announce(ctx context.Context, r store.Revocation) {
+// by themselves every now and then, and when the bus comes back. While the bus is away it is an error, which is logged.
+func (s *Service) announce(ctx context.Context, r store.Revocation) error {
 	revocation := &busv1.Revocation{AclVersion: r.ACLVersion}
-	if r.PubKey != nil {
+	switch {
+	case r.Whole:
+		revocation.Target = &busv1.Revocation_Community{Community: true}
+	case r.PubKey != nil:
 		revocation.Target = &busv1.Revocation_Pubkey{Pubkey: r.PubKey[:]}
-	} else {
+	default:
 		revocation.Target = &busv1.Revocation_Network{Network: r.Network.String()}
 	}
 	payload, err := proto.Marshal(revocation)
@@ -27,4 +30,5 @@ func (s *Service) announce(ctx context.Context, r store.Revocation) {
 	if err != nil {
 		s.log.LogAttrs(ctx, slog.LevelWarn, "revocation not announced", slog.Any("error", err))
 	}
+	return err
 }

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -98,6 +99,8 @@ type Service struct {
 	inFlight *semaphore.Weighted // bytes of submissions without a verdict
 	draining chan struct{}       // closed when draining begins
 	left     chan struct{}       // has an element when a request to vanish left something
+	doomed   chan struct{}       // has an element when the deletion of a community was asked for
+	name     string              // of this process, among replicas that drain communities
 
 	mu      sync.Mutex
 	closed  bool           // no more streams; guarded by mu
@@ -125,12 +128,16 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		inFlight: semaphore.NewWeighted(cfg.InFlightBytes),
 		draining: make(chan struct{}),
 		left:     make(chan struct{}, 1),
+		doomed:   make(chan struct{}, 1),
+		name:     rand.Text(),
 	}
 	key, err := cfg.relayKey()
 	if err != nil {
 		return nil, fmt.Errorf("configure ingest: %w", err)
 	}
-	s.store = store.New(deps.DB, cfg.Partitions, store.WithKey(key), store.WithRevoked(s.announce), store.WithMessageBytes(s.messageBytes),
+	s.store = store.New(deps.DB, cfg.Partitions, store.WithKey(key), store.WithMessageBytes(s.messageBytes),
+		store.WithMaxOwned(cfg.MaxCommunitiesPerOwner),
+		store.WithRevoked(func(ctx context.Context, r store.Revocation) { _ = s.announce(ctx, r) }), // it has logged
 		store.WithPublish(func(ctx context.Context, row *store.Row) { s.publisher.Publish(ctx, row) }))
 	limits := wire.DefaultLimits()
 	limits.Frame = cfg.MaxEvent
@@ -149,7 +156,9 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	s.server = rpc.NewServer(cfg.GRPC, rpc.ServerOptions{Deps: deps.RPC, MemoryName: deps.MemoryName, Draining: deps.Draining})
 	s.server.Register(func(r grpc.ServiceRegistrar) {
 		ingestv1.RegisterIngestServiceServer(r, s)
-		ingestv1.RegisterDirectoryServiceServer(r, directory.New(s.store))
+		ingestv1.RegisterDirectoryServiceServer(r, directory.New(directory.Deps{
+			Store: s.store, Announce: s.announce, Drain: s.drainLater, MaxOwned: cfg.MaxCommunitiesPerOwner,
+		}))
 		ingestv1.RegisterPresenceServiceServer(r, s.presence)
 		ingestv1.RegisterModerationServiceServer(r, moderation.New(s.store, s.now))
 		ingestv1.RegisterInviteServiceServer(r, invites.New(s.store))
@@ -216,6 +225,7 @@ func (s *Service) assemble(deps Deps, sweeper *outbox.Sweeper) {
 	s.group.Add("publisher", s.publisher)
 	s.group.Add("commits", s.commits, "publisher")
 	s.group.Add("presence", s.presence)
+	s.group.Add("deletions", lifecycle.Func(s.drainDeleted), "presence")
 	s.group.Add("ephemerals", s.ephemerals, "presence")
 	s.group.Add("verifier", s.verifier)
 	s.group.Add("open-streams", lifecycle.OnStop(s.waitStreams), "commits", "ephemerals", "verifier")

@@ -63,6 +63,7 @@ type metrics struct {
 	left      metric.Int64Counter
 	expired   metric.Int64Counter
 	reminders metric.Int64Counter
+	drained   metric.Int64Counter
 	streams   metric.Int64UpDownCounter
 
 	verdicts [][classes]metric.MeasurementOption // by reason
@@ -91,6 +92,7 @@ func newMetrics(m metric.Meter) (*metrics, error) {
 		left:      counter("outbox_left", "Outbox rows left to the sweeper because they could not be published at once."),
 		expired:   counter("expired_events", "Events removed because they had expired (NIP-40)."),
 		reminders: counter("reminders", "Reminders passed on because their time had come (NIP-ER)."),
+		drained:   counter("drained_rows", "Rows removed because their community was deleted."),
 	}
 	var err error
 	x.batch, err = m.Int64Histogram("apiary_ingest_batch_events", metric.WithDescription("Events in one transaction."),

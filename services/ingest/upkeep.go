@@ -164,7 +164,7 @@ func (s *Service) sweepOutdated(ctx context.Context, ready func()) error {
 	ready()
 	for lifecycle.Pause(ctx, outdatedInterval) {
 		for what, forget := range map[string]func(context.Context, time.Time, int) (int, error){
-			"tokens": s.store.ExpireTokens, "commands": s.store.ForgetCommands, "invites": s.store.ForgetInvites,
+			"tokens": s.store.ExpireTokens, "tokens of operators": s.store.ExpireOperatorTokens, "commands": s.store.ForgetCommands, "invites": s.store.ForgetInvites,
 			"channel invites": s.store.ForgetChannelInvites, "timeouts": s.store.ForgetTimeouts,
 			"bans": func(ctx context.Context, _ time.Time, limit int) (int, error) { return s.store.EndBans(ctx, limit) },
 			"attestations": func(ctx context.Context, _ time.Time, limit int) (int, error) {

@@ -23,7 +23,7 @@ func (s *Service) ResolveCommunity(ctx context.Context, req *searchv1.ResolveCom
 	return &searchv1.ResolveCommunityResponse{
 		Community: int64(c.ID), Name: c.Name, Description: c.Description, Icon: c.Icon,
 		Closed: c.Closed, Hosts: c.Hosts, AclVersion: c.Version,
-		MinPow: c.MinPoW, BlockedNetworks: c.Blocked, Owner: c.Owner,
+		MinPow: c.MinPoW, BlockedNetworks: c.Blocked, Owner: c.Owner, Uuid: c.UUID,
 	}, nil
 }
 
@@ -48,7 +48,7 @@ func (s *Service) CheckAccess(ctx context.Context, req *searchv1.CheckAccessRequ
 	}
 	resp = &searchv1.CheckAccessResponse{
 		Allowed: topic.Decide(req.GetChannel(), keys), Moderator: topic.Moderate(keys),
-		CommunityAclVersion: topic.CommunityVersion,
+		CommunityAclVersion: topic.CommunityVersion, Gone: !topic.Exists,
 	}
 	for _, key := range topic.Banned {
 		resp.Banned = append(resp.Banned, key[:])

@@ -46,9 +46,14 @@ func (s *Service) ListCommunities(ctx context.Context, req *searchv1.ListCommuni
 		resp.NextPageToken = strconv.FormatInt(int64(list[size-1].ID), 10)
 	}
 	for _, c := range list {
-		resp.Communities = append(resp.Communities, &searchv1.CommunityEntry{
+		entry := &searchv1.CommunityEntry{
 			Hosts: c.Hosts, Name: c.Name, Closed: c.Closed, Members: c.Members, CreateTime: timestamppb.New(c.Created),
-		})
+			Deleting: c.Deleting, Uuid: c.UUID,
+		}
+		if c.Archived != nil {
+			entry.ArchiveTime = timestamppb.New(*c.Archived)
+		}
+		resp.Communities = append(resp.Communities, entry)
 	}
 	return resp, nil
 }
@@ -68,7 +73,7 @@ func (s *Service) ListMembers(ctx context.Context, req *searchv1.ListMembersRequ
 		}
 		after = key[:]
 	}
-	community, err := s.directory.Resolve(ctx, req.GetHost())
+	community, err := s.directory.Find(ctx, req.GetHost())
 	if err != nil {
 		return nil, err
 	}

@@ -34,6 +34,17 @@ func TestListCommunities(t *testing.T) {
 	require.EqualValues(t, 2, second.GetMembers())
 	require.Equal(t, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), second.GetCreateTime().AsTime())
 	require.Zero(t, all.GetCommunities()[2].GetMembers())
+	require.Nil(t, second.GetArchiveTime())
+	db.Exec(t, `UPDATE ingest.communities SET archived_at = now(), deleting_at = now() WHERE access = 'closed'`)
+	all, err = s.ListCommunities(t.Context(), &searchv1.ListCommunitiesRequest{})
+	require.NoError(t, err)
+	second = all.GetCommunities()[1]
+	require.NotNil(t, second.GetArchiveTime())
+	require.True(t, second.GetDeleting())
+	require.False(t, all.GetCommunities()[0].GetDeleting())
+	members, err := s.ListMembers(t.Context(), &searchv1.ListMembersRequest{Host: "b1.example"})
+	require.NoError(t, err, "the operator sees it")
+	require.Len(t, members.GetMembers(), 2)
 
 	var hosts []string
 	req := &searchv1.ListCommunitiesRequest{PageSize: 2}

@@ -21,6 +21,7 @@ func TestResolveName(t *testing.T) {
 	key := nostrtest.PubKey
 	here := db.Community(t, "closed", key("alice"), key("bob"), key("carol"), key("dave"), key("erin"), key("frank"))
 	elsewhere := db.Community(t, "open", key("mallory"))
+	archived := db.Community(t, "open", key("olga"))
 	db.Ban(t, here, key("dave"))
 	for i, name := range []string{"alice", "bob", "carol", "dave", "erin", "frank"} {
 		member := key(name)
@@ -42,6 +43,18 @@ func TestResolveName(t *testing.T) {
 	profile(here, "erin", `erin@acme.example`)
 	profile(here, "frank", `{"nip05":"_@acme.example:3000"}`)
 	profile(here, "stranger", `{"nip05":"stranger@acme.example"}`)
+	profile(archived, "olga", `{"nip05":"olga@acme.example"}`)
+	ask := func(name string) (*searchv1.ResolveNameResponse, error) {
+		return c.ResolveName(t.Context(), &searchv1.ResolveNameRequest{Community: int64(archived), Host: "acme.example", Name: name})
+	}
+	olga, err := ask("olga")
+	require.NoError(t, err)
+	require.NotEmpty(t, olga.GetPubkey())
+	db.Exec(t, `UPDATE ingest.communities SET archived_at = now() WHERE id = $1`, int64(archived))
+	olga, err = ask("olga")
+	missing, missingErr := ask("nobody")
+	require.Equal(t, missing.GetPubkey(), olga.GetPubkey())
+	require.Equal(t, fault.ReasonOf(missingErr), fault.ReasonOf(err))
 	profile(elsewhere, "mallory", `{"nip05":"mallory@acme.example"}`)
 
 	for i, tt := range []struct{ name, host, want string }{

@@ -46,6 +46,17 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION search.forget_community(community bigint, most integer) RETURNS integer
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+    WITH gone AS (
+        DELETE FROM search.documents
+        WHERE community_id = $1 AND id = ANY (ARRAY(SELECT d.id FROM search.documents d WHERE d.community_id = $1 LIMIT $2))
+        RETURNING 1)
+    SELECT count(*)::integer FROM gone
+$_$;
+
 CREATE TABLE ingest.address_tombstones (
     community_id bigint NOT NULL,
     kind integer NOT NULL,
@@ -84,10 +95,14 @@ CREATE TABLE ingest.communities (
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     min_pow smallint DEFAULT 0 NOT NULL,
     unknown_kinds text DEFAULT 'allow'::text NOT NULL,
+    uuid uuid DEFAULT gen_random_uuid() NOT NULL,
+    archived_at timestamp with time zone,
+    deleting_at timestamp with time zone,
     agents text DEFAULT 'admit'::text NOT NULL,
     members_due_at timestamp with time zone,
     CONSTRAINT communities_access_check CHECK ((access = ANY (ARRAY['open'::text, 'closed'::text]))),
     CONSTRAINT communities_agents_check CHECK ((agents = ANY (ARRAY['admit'::text, 'refuse'::text]))),
+    CONSTRAINT communities_deleting_check CHECK (((deleting_at IS NULL) OR (archived_at IS NOT NULL))),
     CONSTRAINT communities_min_pow_check CHECK (((min_pow >= 0) AND (min_pow <= 64))),
     CONSTRAINT communities_unknown_kinds_check CHECK ((unknown_kinds = ANY (ARRAY['allow'::text, 'registry-only'::text])))
 );
@@ -249,9 +264,26 @@ ALTER TABLE ingest.communities ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY 
     CACHE 1
 );
 
+CREATE TABLE ingest.community_deletions (
+    request_id text NOT NULL,
+    community_id bigint NOT NULL,
+    uuid uuid NOT NULL,
+    owner bytea NOT NULL,
+    hosts text[] NOT NULL,
+    requested_at timestamp with time zone DEFAULT now() NOT NULL,
+    outbox_done bigint DEFAULT 0 NOT NULL,
+    outbox_end bigint NOT NULL,
+    drained_by text DEFAULT ''::text NOT NULL,
+    lease_until timestamp with time zone DEFAULT '-infinity'::timestamp with time zone NOT NULL,
+    removed bigint DEFAULT 0 NOT NULL,
+    finished_at timestamp with time zone,
+    CONSTRAINT community_deletions_owner_check CHECK ((octet_length(owner) = 32)),
+    CONSTRAINT community_deletions_request_id_check CHECK (((octet_length(request_id) >= 1) AND (octet_length(request_id) <= 128)))
+);
+
 CREATE TABLE ingest.community_hosts (
     host text NOT NULL,
-    community_id bigint NOT NULL,
+    community_id bigint,
     is_primary boolean DEFAULT false NOT NULL,
     CONSTRAINT community_hosts_host_check CHECK (((host = lower(host)) AND (host <> ''::text)))
 );
@@ -370,6 +402,12 @@ ALTER TABLE ingest.moderation_actions ALTER COLUMN id ADD GENERATED ALWAYS AS ID
     NO MINVALUE
     NO MAXVALUE
     CACHE 1
+);
+
+CREATE TABLE ingest.operator_tokens (
+    event_id bytea NOT NULL,
+    expires_at timestamp with time zone NOT NULL,
+    CONSTRAINT operator_tokens_event_id_check CHECK ((octet_length(event_id) = 32))
 );
 
 CREATE TABLE ingest.outbox (
@@ -547,6 +585,15 @@ ALTER TABLE ONLY ingest.commands
 ALTER TABLE ONLY ingest.communities
     ADD CONSTRAINT communities_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY ingest.communities
+    ADD CONSTRAINT communities_uuid_key UNIQUE (uuid);
+
+ALTER TABLE ONLY ingest.community_deletions
+    ADD CONSTRAINT community_deletions_community_id_key UNIQUE (community_id);
+
+ALTER TABLE ONLY ingest.community_deletions
+    ADD CONSTRAINT community_deletions_pkey PRIMARY KEY (request_id);
+
 ALTER TABLE ONLY ingest.community_hosts
     ADD CONSTRAINT community_hosts_pkey PRIMARY KEY (host);
 
@@ -570,6 +617,9 @@ ALTER TABLE ONLY ingest.invites
 
 ALTER TABLE ONLY ingest.moderation_actions
     ADD CONSTRAINT moderation_actions_pkey PRIMARY KEY (community_id, id);
+
+ALTER TABLE ONLY ingest.operator_tokens
+    ADD CONSTRAINT operator_tokens_pkey PRIMARY KEY (event_id);
 
 ALTER TABLE ONLY ingest.outbox
     ADD CONSTRAINT outbox_pkey PRIMARY KEY (id);
@@ -628,7 +678,11 @@ CREATE INDEX commands_expiry ON ingest.commands USING btree (expires_at);
 
 CREATE INDEX communities_members_due ON ingest.communities USING btree (members_due_at) WHERE (members_due_at IS NOT NULL);
 
+CREATE INDEX community_deletions_open ON ingest.community_deletions USING btree (requested_at) WHERE (finished_at IS NULL);
+
 CREATE INDEX community_hosts_community ON ingest.community_hosts USING btree (community_id);
+
+CREATE INDEX community_members_owner ON ingest.community_members USING btree (pubkey) WHERE (role = 'owner'::text);
 
 CREATE INDEX deleted_channels_time ON ingest.deleted_channels USING btree (deleted_at);
 
@@ -663,6 +717,8 @@ CREATE INDEX events_default_expires_at_idx ON ingest.events_default USING btree 
 CREATE INDEX http_tokens_expiry ON ingest.http_tokens USING btree (expires_at);
 
 CREATE INDEX invites_expiry ON ingest.invites USING btree (expires_at);
+
+CREATE INDEX operator_tokens_expiry ON ingest.operator_tokens USING btree (expires_at);
 
 CREATE INDEX reminders_due ON ingest.reminders USING btree (due_at);
 
@@ -718,7 +774,7 @@ ALTER TABLE ONLY ingest.commands
     ADD CONSTRAINT commands_community_id_fkey FOREIGN KEY (community_id) REFERENCES ingest.communities(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY ingest.community_hosts
-    ADD CONSTRAINT community_hosts_community_id_fkey FOREIGN KEY (community_id) REFERENCES ingest.communities(id) ON DELETE CASCADE;
+    ADD CONSTRAINT community_hosts_community_id_fkey FOREIGN KEY (community_id) REFERENCES ingest.communities(id) ON DELETE SET NULL;
 
 ALTER TABLE ONLY ingest.community_members
     ADD CONSTRAINT community_members_community_id_fkey FOREIGN KEY (community_id) REFERENCES ingest.communities(id) ON DELETE CASCADE;
@@ -755,11 +811,15 @@ GRANT USAGE ON SCHEMA ingest TO apiary_search;
 GRANT USAGE ON SCHEMA media TO apiary_media;
 
 GRANT USAGE ON SCHEMA search TO apiary_search;
+GRANT USAGE ON SCHEMA search TO apiary_ingest;
 
 GRANT USAGE ON SCHEMA workflow TO apiary_workflow;
 
 REVOKE ALL ON FUNCTION ingest.ensure_event_partitions(from_time timestamp with time zone, months integer) FROM PUBLIC;
 GRANT ALL ON FUNCTION ingest.ensure_event_partitions(from_time timestamp with time zone, months integer) TO apiary_ingest;
+
+REVOKE ALL ON FUNCTION search.forget_community(community bigint, most integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION search.forget_community(community bigint, most integer) TO apiary_ingest;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.address_tombstones TO apiary_ingest;
 GRANT SELECT ON TABLE ingest.address_tombstones TO apiary_search;
@@ -806,6 +866,8 @@ GRANT SELECT ON TABLE ingest.channels TO apiary_search;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.commands TO apiary_ingest;
 
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.community_deletions TO apiary_ingest;
+
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.community_hosts TO apiary_ingest;
 GRANT SELECT ON TABLE ingest.community_hosts TO apiary_search;
 
@@ -829,6 +891,8 @@ GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.invites TO apiary_ingest;
 
 GRANT SELECT,INSERT,DELETE ON TABLE ingest.moderation_actions TO apiary_ingest;
 GRANT SELECT ON TABLE ingest.moderation_actions TO apiary_search;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.operator_tokens TO apiary_ingest;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ingest.outbox TO apiary_ingest;
 

@@ -48,6 +48,10 @@ var acceptance = []testCase{
 	{"historical_req_dedup_preserves_or_semantics", anyFilterWill},
 	{"empty_kinds_returns_zero_events", emptyKinds},
 
+	{"unmapped_host_fails_closed_generically", unmappedHost},
+	{"client_supplied_community_cannot_override_host", suppliedCommunity},
+	{"nip11_is_not_a_cross_community_enumeration_oracle", informationIsNoOracle},
+	{"archive_in_a_does_not_affect_b", archiveInA},
 	{"same_pubkey_distinct_profiles_in_two_communities", twoProfiles},
 	{"nip05_same_local_part_on_two_hosts", twoNames},
 	{"same_channel_uuid_in_two_communities_is_isolated", oneChannelTwice},

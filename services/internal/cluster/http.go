@@ -35,6 +35,22 @@ func Get(tb testing.TB, url, host, name, path string) (status int, answer string
 	return HTTP(tb, http.MethodGet, url, host, path, http.Header{"Authorization": {token(tb, host, name, http.MethodGet, path)}}, "")
 }
 
+// Operate makes a request to the operators' API of the gateway at url, signed by the operator.
+func Operate(tb testing.TB, url, method, path, body string) (status int, answer string) {
+	tb.Helper()
+	return OperateAs(tb, url, OperatorKey, method, path, body)
+}
+
+// OperateAs is Operate by the nostrtest key of another name.
+func OperateAs(tb testing.TB, url, name, method, path, body string) (status int, answer string) {
+	tb.Helper()
+	sum := sha256.Sum256([]byte(body))
+	head := http.Header{"Authorization": {
+		token(tb, OperatorHost, name, method, path, nostrtest.Tag("payload", hex.EncodeToString(sum[:]))),
+	}}
+	return HTTP(tb, method, url, OperatorHost, path, head, body)
+}
+
 func token(tb testing.TB, host, name, method, path string, more ...nostrtest.Option) string {
 	tb.Helper()
 	event := nostrtest.Event(tb, name, append(more,

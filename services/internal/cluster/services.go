@@ -33,6 +33,12 @@ const (
 // RelayKey is the name of the nostrtest key that the relay signs with.
 const RelayKey = "relay"
 
+// OperatorHost is the host of the operators' API, OperatorKey the name of the nostrtest key of an operator.
+const (
+	OperatorHost = "operator.example"
+	OperatorKey  = "operator"
+)
+
 // settings are the defaults, with timers that suit a test: what waits for a dead process waits less, what a
 // busy machine may be late for waits longer.
 func settings(address string) apiary.Config {
@@ -44,6 +50,8 @@ func settings(address string) apiary.Config {
 	cfg.Gateway.AuthTimeout = patience
 	cfg.Ingest.RelayKey = config.NewSecret(nostrtest.Key(RelayKey).Hex())
 	cfg.Gateway.Self = nostrtest.PubKey(RelayKey).String()
+	cfg.Gateway.OperatorHosts = []string{OperatorHost}
+	cfg.Gateway.OperatorKeys = []string{nostrtest.PubKey(OperatorKey).String()}
 	cfg.Ingest.PresenceTTL = presenceTTL
 	cfg.Ingest.OutboxAge = time.Second
 	cfg.Ingest.OutboxInterval = 250 * time.Millisecond

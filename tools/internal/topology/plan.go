@@ -191,7 +191,7 @@ func (p *planner) services(ctx context.Context, plan *Plan) error {
 	plan.Migrate = supervise.Spec{Name: "migrate", Path: apiary, Args: []string{"migrate", "up"}, Env: p.env}
 	plan.Community = supervise.Spec{
 		Name: "community", Path: apiary, Env: p.env,
-		Args: []string{"community", "create", "localhost", "--name", "localhost", "--access", "open", "--ingest", ingests[0].Address},
+		Args: []string{"community", "create", "localhost", "--name", "localhost", "--access", "open", "--if-missing", "--ingest", ingests[0].Address},
 	}
 	return nil
 }

@@ -213,7 +213,7 @@ func closeCommunity(t *testing.T, dir, url string) {
 	}
 	stdout, stderr, code := apiary(t, dir, "community", "list", "--data", "data")
 	require.Zero(t, code, stderr)
-	require.Regexp(t, `(?m)^localhost +closed +2 +20\d\d-\d\d-\d\d \d\d:\d\d +localhost$`, stdout)
+	require.Regexp(t, `(?m)^localhost +closed +active +2 +20\d\d-\d\d-\d\d \d\d:\d\d +localhost$`, stdout)
 	stdout, stderr, code = apiary(t, dir, "community", "members", "--data", "data", "--json", "localhost")
 	require.Zero(t, code, stderr)
 	require.Contains(t, stdout, `{"pubkey":"`+member+`","role":"member","since":"20`)

@@ -54,7 +54,13 @@ type Commands struct {
 	Community struct {
 		List         communityListCmd    `cmd:"" help:"List the communities."`
 		Create       communityCreateCmd  `cmd:"" help:"Create a community for a host."`
-		Set          communitySetCmd     `cmd:"" help:"Open, close or rename a community, or say what kinds it takes."`
+		Set          communitySetCmd     `cmd:"" help:"Open, close, rename or describe a community, or say what kinds it takes."`
+		Alias        aliasCmd            `cmd:"" help:"Give a community another host, or take one from it."`
+		Transfer     transferCmd         `cmd:"" help:"Give a community to another owner; the one before becomes a member."`
+		Archive      archiveCmd          `cmd:"" help:"Serve a community to nobody; nothing of it is lost."`
+		Unarchive    unarchiveCmd        `cmd:"" help:"Serve an archived community again."`
+		Delete       communityDeleteCmd  `cmd:"" help:"Remove everything of an archived community, in the background; its hosts stay taken."`
+		Release      releaseCmd          `cmd:"" help:"Let a host go that a deleted community had, so that another can have it."`
 		Members      communityMembersCmd `cmd:"" help:"List the members of a community."`
 		MemberAdd    memberAddCmd        `cmd:"" help:"Add a member, or change its role."`
 		MemberRemove memberRemoveCmd     `cmd:"" help:"Remove a member; no later event reaches it."`
@@ -124,6 +130,12 @@ func (c *Commands) byName(name string) command {
 		"community list":          &c.Community.List,
 		"community create":        &c.Community.Create,
 		"community set":           &c.Community.Set,
+		"community alias":         &c.Community.Alias,
+		"community transfer":      &c.Community.Transfer,
+		"community archive":       &c.Community.Archive,
+		"community unarchive":     &c.Community.Unarchive,
+		"community delete":        &c.Community.Delete,
+		"community release":       &c.Community.Release,
 		"community members":       &c.Community.Members,
 		"community member-add":    &c.Community.MemberAdd,
 		"community member-remove": &c.Community.MemberRemove,

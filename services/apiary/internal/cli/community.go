@@ -95,10 +95,13 @@ func (c *communityMembersCmd) run(ctx context.Context, env env) error {
 
 type communityCreateCmd struct {
 	directoryFlags `embed:""`
-	Host           string `arg:"" help:"Host name that clients connect to, with its port only if the community is for that port."`
-	Name           string `help:"Name shown to clients." env:"-"`
-	Access         string `help:"open: any authenticated key may read and write; closed: members only." enum:"open,closed" default:"closed" env:"-"`
-	Owner          string `help:"Public key of the first member, its owner; needed when closed." env:"-" placeholder:"PUBKEY"`
+	Host           string   `arg:"" help:"Host name that clients connect to, with its port only if the community is for that port."`
+	Aliases        []string `arg:"" optional:"" help:"Further host names of the community."`
+	Name           string   `help:"Name shown to clients." env:"-"`
+	Description    string   `help:"Description shown to clients." env:"-"`
+	Access         string   `help:"open: any authenticated key may read and write; closed: members only." enum:"open,closed" default:"closed" env:"-"`
+	IfMissing      bool     `help:"Do nothing if the host has a community, whatever it is, or had one that was deleted." env:"-"`
+	Owner          string   `help:"Public key of the first member, its owner; needed when closed." env:"-" placeholder:"PUBKEY"`
 }
 
 func (c *communityCreateCmd) run(ctx context.Context, env env) error {
@@ -106,7 +109,10 @@ func (c *communityCreateCmd) run(ctx context.Context, env env) error {
 		return usageError{"a closed community needs an --owner, or nobody could use it"}
 	}
 	return c.with(env, func(d *operator.Directory) error {
-		return d.CreateCommunity(ctx, operator.Create{Host: c.Host, Name: c.Name, Access: c.Access, Owner: c.Owner})
+		return d.CreateCommunity(ctx, operator.Create{
+			Host: c.Host, Aliases: c.Aliases, Name: c.Name, Description: c.Description, Access: c.Access, Owner: c.Owner,
+			IfMissing: c.IfMissing,
+		})
 	})
 }
 
@@ -115,13 +121,16 @@ type communitySetCmd struct {
 	Host           string  `arg:"" help:"A host of the community."`
 	Access         string  `help:"open or closed." enum:",open,closed" default:"" env:"-"`
 	Name           *string `help:"Name shown to clients." env:"-"`
+	Description    *string `help:"Description shown to clients." env:"-"`
 	UnknownKinds   string  `help:"What happens to events of kinds that the relay does not know: allow, as on any Nostr relay, or registry-only, to refuse them." enum:",allow,registry-only" default:"" env:"-"`
 	Agents         string  `help:"What a closed community does with agents of its members (NIP-OA): admit them as long as their owner is a member, or refuse those that are no members themselves." enum:",admit,refuse" default:"" env:"-"`
 }
 
 func (c *communitySetCmd) run(ctx context.Context, env env) error {
 	return c.with(env, func(d *operator.Directory) error {
-		return d.UpdateCommunity(ctx, operator.Update{Host: c.Host, Access: c.Access, Name: c.Name, UnknownKinds: c.UnknownKinds, Agents: c.Agents})
+		return d.UpdateCommunity(ctx, operator.Update{
+			Host: c.Host, Access: c.Access, Name: c.Name, Description: c.Description, UnknownKinds: c.UnknownKinds, Agents: c.Agents,
+		})
 	})
 }
 

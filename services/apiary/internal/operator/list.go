@@ -57,6 +57,20 @@ type community struct {
 	Access  string    `json:"access"`
 	Members uint32    `json:"members"`
 	Created time.Time `json:"created"`
+	// State is active, archived or deleting.
+	State string `json:"state"`
+	UUID  string `json:"uuid"`
+}
+
+// stateOf is how far a community is on its way out.
+func stateOf(c *searchv1.CommunityEntry) string {
+	switch {
+	case c.GetDeleting():
+		return "deleting"
+	case c.GetArchiveTime() != nil:
+		return "archived"
+	}
+	return "active"
 }
 
 func (c community) row() string {
@@ -64,12 +78,12 @@ func (c community) row() string {
 	if c.Members >= maxCounted {
 		counted += "+"
 	}
-	return strings.Join([]string{strings.Join(c.Hosts, ","), c.Access, counted, date(c.Created), client.Printable(c.Name)}, "\t")
+	return strings.Join([]string{strings.Join(c.Hosts, ","), c.Access, c.State, counted, date(c.Created), client.Printable(c.Name)}, "\t")
 }
 
-// Communities prints all communities, the oldest first: hosts, access, how many members, since when, name.
+// Communities prints all communities, the oldest first: hosts, access, state, how many members, since when, name.
 func (r *Reader) Communities(ctx context.Context) error {
-	return list(ctx, r, "HOSTS\tACCESS\tMEMBERS\tCREATED\tNAME", func(ctx context.Context, token string, size uint32) ([]community, string, error) {
+	return list(ctx, r, "HOSTS\tACCESS\tSTATE\tMEMBERS\tCREATED\tNAME", func(ctx context.Context, token string, size uint32) ([]community, string, error) {
 		page, err := r.client.ListCommunities(ctx, &searchv1.ListCommunitiesRequest{PageToken: token, PageSize: size})
 		if err != nil {
 			return nil, "", explain("list the communities", "search", err)
@@ -78,6 +92,7 @@ func (r *Reader) Communities(ctx context.Context) error {
 		for i, c := range page.GetCommunities() {
 			entries[i] = community{
 				Hosts: append([]string{}, c.GetHosts()...), Name: c.GetName(), Access: "open", Members: c.GetMembers(), Created: c.GetCreateTime().AsTime(),
+				State: stateOf(c), UUID: c.GetUuid(),
 			}
 			if c.GetClosed() {
 				entries[i].Access = "closed"

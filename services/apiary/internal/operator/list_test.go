@@ -34,9 +34,12 @@ func (lists) ListCommunities(_ context.Context, r *searchv1.ListCommunitiesReque
 			break
 		}
 		page.Communities = append(page.Communities, &searchv1.CommunityEntry{
-			Hosts: []string{"c" + strconv.Itoa(i) + ".example", "alias"}, Name: "Team\n\x1b[31m" + strconv.Itoa(i), Closed: i == 0,
-			Members: uint32(i) * 25_000, CreateTime: someDay,
+			Hosts: []string{"c" + strconv.Itoa(i) + ".example", "alias"}, Name: "Team\n\x1b[31m" + strconv.Itoa(i), Closed: i == 0, Uuid: "u" + strconv.Itoa(i),
+			Members: uint32(i) * 25_000, CreateTime: someDay, Deleting: i == 4,
 		})
+		if i > 2 {
+			page.Communities[len(page.GetCommunities())-1].ArchiveTime = someDay
+		}
 	}
 	return &page, nil
 }
@@ -64,9 +67,10 @@ func TestListCommunities(t *testing.T) {
 	require.NoError(t, r.Communities(t.Context()))
 	lines := strings.Split(out.String(), "\n")
 	require.Len(t, lines, 7)
-	require.Regexp(t, `^HOSTS +ACCESS +MEMBERS +CREATED +NAME$`, lines[0])
-	require.Regexp(t, `^c0\.example,alias +closed +0 +2026-01-02 03:04 +Team .\[31m0$`, lines[1])
-	require.Regexp(t, `^c4\.example,alias +open +100000\+ +2026-01-02 03:04 +Team .\[31m4$`, lines[5])
+	require.Regexp(t, `^HOSTS +ACCESS +STATE +MEMBERS +CREATED +NAME$`, lines[0])
+	require.Regexp(t, `^c0\.example,alias +closed +active +0 +2026-01-02 03:04 +Team .\[31m0$`, lines[1])
+	require.Regexp(t, `^c3\.example,alias +open +archived +75000`, lines[4])
+	require.Regexp(t, `^c4\.example,alias +open +deleting +100000\+ +2026-01-02 03:04 +Team .\[31m4$`, lines[5])
 	require.NotContains(t, out.String(), "\x1b")
 	require.Empty(t, notes.String())
 }
@@ -76,7 +80,7 @@ func TestListsStopAtTheLimit(t *testing.T) {
 	require.NoError(t, r.Communities(t.Context()))
 	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 	require.Len(t, lines, 3)
-	require.JSONEq(t, `{"hosts":["c1.example","alias"],"name":"Team\n\u001b[31m1","access":"open","members":25000,"created":"2026-01-02T03:04:05Z"}`, lines[1])
+	require.JSONEq(t, `{"hosts":["c1.example","alias"],"name":"Team\n\u001b[31m1","access":"open","members":25000,"created":"2026-01-02T03:04:05Z","state":"active","uuid":"u1"}`, lines[1])
 	require.Equal(t, "there are more than 3; --limit shows them\n", notes.String())
 }
 

@@ -48,20 +48,27 @@ func (d *Directory) Close() error { return d.conn.Close() }
 
 // Create is a community to create.
 type Create struct {
-	Host, Name string
+	Host, Name, Description string
+	// Aliases are further hosts.
+	Aliases []string
 	// Access is open or closed.
 	Access string
 	// Owner is a public key, in hex or as npub; it may be empty for an open community.
 	Owner string
+	// IfMissing does nothing if the host has a community, whatever it is, or had one that was deleted.
+	IfMissing bool
 }
 
-// CreateCommunity creates a community unless its host has one.
+// CreateCommunity creates a community. If its host has one that is as it was asked for, nothing is done; if it is otherwise,
+// that is an error.
 func (d *Directory) CreateCommunity(ctx context.Context, c Create) error {
 	access, err := parseAccess(c.Access)
 	if err != nil {
 		return err
 	}
-	request := &ingestv1.CreateCommunityRequest{Host: c.Host, Name: c.Name, Access: access}
+	request := &ingestv1.CreateCommunityRequest{
+		Host: c.Host, Aliases: c.Aliases, Name: c.Name, Description: c.Description, Access: access,
+	}
 	if c.Owner != "" {
 		if request.Owner, err = parsePubKey(c.Owner); err != nil {
 			return err
@@ -70,13 +77,20 @@ func (d *Directory) CreateCommunity(ctx context.Context, c Create) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	response, err := d.client.CreateCommunity(ctx, request)
-	if err != nil {
+	switch {
+	case c.IfMissing && status.Code(err) == codes.AlreadyExists:
+		return d.say("%s", status.Convert(err).Message())
+	case err != nil:
 		return explain("create a community for "+c.Host, "ingest", err)
 	}
-	if !response.GetCreated() {
-		return d.say("%s has a community already; nothing was changed", c.Host)
+	switch differences := response.GetDifferences(); {
+	case response.GetCreated():
+		return d.say("created the %s community %s", c.Access, c.Host)
+	case len(differences) > 0 && !c.IfMissing:
+		return fmt.Errorf("create a community for %s: it has one already, and not as asked for: %s; nothing was changed",
+			c.Host, strings.Join(differences, ", "))
 	}
-	return d.say("created the %s community %s", c.Access, c.Host)
+	return d.say("%s has a community already; nothing was changed", c.Host)
 }
 
 // Update is a change of a community.
@@ -84,8 +98,8 @@ type Update struct {
 	Host string
 	// Access is open, closed, or empty to leave it.
 	Access string
-	// Name is the new name; nil leaves it.
-	Name *string
+	// Name and Description are new ones; nil leaves them.
+	Name, Description *string
 	// UnknownKinds is allow, registry-only, or empty to leave it.
 	UnknownKinds string
 	// Agents is admit, refuse, or empty to leave it.
@@ -109,7 +123,7 @@ var agents = map[string]ingestv1.Agents{
 // UpdateCommunity changes a community.
 func (d *Directory) UpdateCommunity(ctx context.Context, u Update) error {
 	if u == (Update{Host: u.Host}) {
-		return errors.New("nothing to change: give --access, --name, --unknown-kinds or --agents")
+		return errors.New("nothing to change: give --access, --name, --description, --unknown-kinds or --agents")
 	}
 	kinds, ok := unknownKinds[u.UnknownKinds]
 	if !ok {
@@ -126,7 +140,7 @@ func (d *Directory) UpdateCommunity(ctx context.Context, u Update) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	_, err = d.client.UpdateCommunity(ctx, &ingestv1.UpdateCommunityRequest{
-		Host: u.Host, Access: access, Name: u.Name, UnknownKinds: kinds, Agents: admission,
+		Host: u.Host, Access: access, Name: u.Name, Description: u.Description, UnknownKinds: kinds, Agents: admission,
 	})
 	if err != nil {
 		return explain("change the community of "+u.Host, "ingest", err)
@@ -149,7 +163,7 @@ func (d *Directory) PutMember(ctx context.Context, host, pubkey, role string) er
 	return d.say("%s is now %s of %s", pubkey, role, host)
 }
 
-// RemoveMember removes a member.
+// RemoveMember removes a member. Who is none is an error.
 func (d *Directory) RemoveMember(ctx context.Context, host, pubkey string) error {
 	key, err := parsePubKey(pubkey)
 	if err != nil {
@@ -157,9 +171,12 @@ func (d *Directory) RemoveMember(ctx context.Context, host, pubkey string) error
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	_, err = d.client.RemoveMember(ctx, &ingestv1.RemoveMemberRequest{Host: host, Pubkey: key})
+	response, err := d.client.RemoveMember(ctx, &ingestv1.RemoveMemberRequest{Host: host, Pubkey: key})
 	if err != nil {
 		return explain("remove a member from "+host, "ingest", err)
+	}
+	if !response.GetRemoved() {
+		return fmt.Errorf("remove a member from %s: %s is none", host, pubkey)
 	}
 	return d.say("%s is not a member of %s any more", pubkey, host)
 }

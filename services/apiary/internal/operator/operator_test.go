@@ -32,11 +32,19 @@ type directory struct {
 	access  ingestv1.Access
 	unknown ingestv1.UnknownKinds
 	agents  ingestv1.Agents
+
+	owner           string
+	archived, quiet bool
+	stage           ingestv1.DeletionStage
 }
 
 func (d *directory) CreateCommunity(_ context.Context, r *ingestv1.CreateCommunityRequest) (*ingestv1.CreateCommunityResponse, error) {
 	if r.GetHost() == "localhost" {
-		return &ingestv1.CreateCommunityResponse{Community: 1}, nil
+		response := &ingestv1.CreateCommunityResponse{Community: 1}
+		if len(r.GetAliases()) > 0 {
+			response.Differences = []string{"description", "aliases"}
+		}
+		return response, nil
 	}
 	return &ingestv1.CreateCommunityResponse{Community: 2, Created: true}, nil
 }
@@ -55,8 +63,9 @@ func (d *directory) PutMember(_ context.Context, r *ingestv1.PutMemberRequest) (
 }
 
 func (d *directory) RemoveMember(_ context.Context, r *ingestv1.RemoveMemberRequest) (*ingestv1.RemoveMemberResponse, error) {
+	_, was := d.members[string(r.GetPubkey())]
 	delete(d.members, string(r.GetPubkey()))
-	return &ingestv1.RemoveMemberResponse{}, nil
+	return &ingestv1.RemoveMemberResponse{Removed: was}, nil
 }
 
 // listen runs a server on a unix socket and returns its address.
@@ -96,6 +105,9 @@ func TestCommunity(t *testing.T) {
 	require.Contains(t, out.String(), "created the closed community team.example")
 	require.NoError(t, client.CreateCommunity(t.Context(), operator.Create{Host: "localhost", Access: "open"}))
 	require.Contains(t, out.String(), "localhost has a community already")
+	require.NoError(t, client.CreateCommunity(t.Context(), operator.Create{Host: "localhost", Aliases: []string{"other.example"}, Access: "open", IfMissing: true}))
+	require.EqualError(t, client.CreateCommunity(t.Context(), operator.Create{Host: "localhost", Aliases: []string{"other.example"}, Access: "open"}),
+		"create a community for localhost: it has one already, and not as asked for: description, aliases; nothing was changed")
 
 	require.NoError(t, client.UpdateCommunity(t.Context(), operator.Update{Host: "localhost", Access: "closed"}))
 	require.Equal(t, ingestv1.Access_ACCESS_CLOSED, d.access)
@@ -109,6 +121,7 @@ func TestCommunity(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, client.RemoveMember(t.Context(), "localhost", npub))
 	require.Empty(t, d.members)
+	require.ErrorContains(t, client.RemoveMember(t.Context(), "localhost", npub), "is none")
 }
 
 func TestMistakes(t *testing.T) {

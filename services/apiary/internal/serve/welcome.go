@@ -25,7 +25,8 @@ func (p *process) welcome(ctx context.Context, services *apiary.Service) error {
 	return err
 }
 
-// createCommunity makes the open community for localhost, owned by the operator, unless there is one.
+// createCommunity makes the open community for localhost, owned by the operator, unless there is one, or was one that the
+// operator has deleted.
 func createCommunity(ctx context.Context, services *apiary.Service, operator identity) (created bool, err error) {
 	conn, err := services.Dial()
 	if err != nil {
@@ -35,7 +36,10 @@ func createCommunity(ctx context.Context, services *apiary.Service, operator ide
 	response, err := ingestv1.NewDirectoryServiceClient(conn).CreateCommunity(ctx, &ingestv1.CreateCommunityRequest{
 		Host: localHost, Name: localHost, Access: ingestv1.Access_ACCESS_OPEN, Owner: owner[:],
 	})
-	if err != nil {
+	switch {
+	case fault.ReasonOf(err) == fault.Exists:
+		err = nil // the operator has deleted it
+	case err != nil:
 		err = fmt.Errorf("create the community for %s: %s", localHost, fault.Message(err))
 	}
 	return response.GetCreated(), errors.Join(err, conn.Close())

@@ -48,6 +48,9 @@ type Config struct {
 	Limit int
 	// Answer is the size of the largest answer in bytes.
 	Answer int
+	// OperatorHosts are the authorities of the operators' origin (normalised), and Operators the keys that may use it.
+	OperatorHosts []string
+	Operators     map[nostr.PubKey]bool
 }
 
 // maxCommand is the size of the largest NIP-86 body: a description of 4,096 bytes, escaped.
@@ -59,6 +62,7 @@ type Deps struct {
 	Metrics    *metrics.Metrics
 	Moderation ingestv1.ModerationServiceClient
 	Invites    session.Invites
+	Directory  ingestv1.DirectoryServiceClient
 	Lists      Lists
 	Queue      searchv1.ModerationServiceClient
 	Sessions   *session.Server
@@ -107,6 +111,12 @@ func (b *Bridge) serve(
 	b.serveIf(w, r, c, limit, b.member, do)
 }
 
+// door is how a request is let in and refused.
+type door struct {
+	may    gate
+	refuse func(w http.ResponseWriter, r *http.Request, err error)
+}
+
 // gate decides whether a call may be made, before its proof is used up.
 type gate func(ctx context.Context, call *call) error
 
@@ -132,35 +142,46 @@ func (c *call) caller() admit.Caller { return admit.Caller{Community: c.communit
 func (b *Bridge) serveIf(
 	w http.ResponseWriter, r *http.Request, c session.Community, limit int, may gate, do func(context.Context, call) ([]byte, error),
 ) {
+	b.serveAt(w, r, c, limit, door{may, b.refuse}, do)
+}
+
+// serveAt is serve with another gate and other refusals.
+func (b *Bridge) serveAt(
+	w http.ResponseWriter, r *http.Request, c session.Community, limit int, at door, do func(context.Context, call) ([]byte, error),
+) {
 	if r.Header.Get("Authorization") == "" {
-		b.refuse(w, r, fault.New(fault.AuthRequired, "this needs an Authorization header (NIP-98)"))
+		at.refuse(w, r, fault.New(fault.AuthRequired, "this needs an Authorization header (NIP-98)"))
 		return // nothing is read for strangers
 	}
 	if !take(b.readers) {
-		b.refuse(w, r, fault.New(fault.Overloaded, ""))
+		at.refuse(w, r, fault.New(fault.Overloaded, ""))
 		return
 	}
 	body, err := b.read(w, r, limit)
 	<-b.readers
 	if err != nil {
-		b.refuse(w, r, err)
+		at.refuse(w, r, err)
 		return
 	}
 	if !take(b.slots) {
-		b.refuse(w, r, fault.New(fault.Overloaded, ""))
+		at.refuse(w, r, fault.New(fault.Overloaded, ""))
 		return
 	}
 	defer func() { <-b.slots }()
-	ctx, cancel := context.WithTimeout(tenant.With(r.Context(), tenant.ID(c.ID)), b.cfg.Timeout)
+	ctx := r.Context()
+	if c.ID != 0 { // operators' requests are of no community
+		ctx = tenant.With(ctx, tenant.ID(c.ID))
+	}
+	ctx, cancel := context.WithTimeout(ctx, b.cfg.Timeout)
 	defer cancel()
-	call, err := b.authenticate(ctx, r, c, body, may)
+	call, err := b.authenticate(ctx, r, c, body, at.may)
 	if err != nil {
-		b.refuse(w, r, err)
+		at.refuse(w, r, err)
 		return
 	}
 	answer, err := do(ctx, call)
 	if err != nil {
-		b.refuse(w, r, err)
+		at.refuse(w, r, err)
 		return
 	}
 	b.Metrics.Called(r.Context(), metrics.OutcomeAccepted)
@@ -201,6 +222,15 @@ func (b *Bridge) read(w http.ResponseWriter, r *http.Request, limit int) ([]byte
 
 // refuse answers with what went wrong.
 func (b *Bridge) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	b.refuseWith(w, r, err, func(message string) any {
+		return struct {
+			Error string `json:"error"`
+		}{message}
+	})
+}
+
+// refuseWith is refuse with another form of the answer.
+func (b *Bridge) refuseWith(w http.ResponseWriter, r *http.Request, err error, form func(message string) any) {
 	reason, message := fault.ReasonOf(err), fault.Message(err)
 	status := fault.HTTPStatus(reason)
 	var large *http.MaxBytesError
@@ -221,9 +251,7 @@ func (b *Bridge) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	default:
 	}
 	b.Metrics.Called(r.Context(), outcome(reason))
-	body, err := json.Marshal(struct {
-		Error string `json:"error"`
-	}{message})
+	body, err := json.Marshal(form(message))
 	if err != nil {
 		body = []byte(`{"error":"internal"}`) // a string always marshals
 	}

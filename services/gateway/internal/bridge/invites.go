@@ -2,12 +2,9 @@ package bridge
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"net/http"
 	"net/url"
-	"slices"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -98,15 +95,6 @@ func (b *Bridge) ClaimInvite(w http.ResponseWriter, r *http.Request, c session.C
 			CommunityID string `json:"community_id"`
 			Host        string `json:"host"`
 			Role        string `json:"role"`
-		}{status, communityID(c.Hosts), origin.Host, resp.GetRole()})
+		}{status, c.UUID, origin.Host, resp.GetRole()})
 	})
-}
-
-// communityID is how clients may know the community apart from its hosts: a UUID that follows from them (version 8,
-// RFC 9562). The community's own key would tell how many others there are.
-func communityID(hosts []string) string {
-	sum := sha256.Sum256([]byte(slices.Min(hosts)))
-	sum[6], sum[8] = sum[6]&0x0f|0x80, sum[8]&0x3f|0x80
-	id := hex.EncodeToString(sum[:16])
-	return id[:8] + "-" + id[8:12] + "-" + id[12:16] + "-" + id[16:20] + "-" + id[20:]
 }

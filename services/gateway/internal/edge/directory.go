@@ -145,7 +145,7 @@ func (d *Directory) ask(ctx context.Context, host string) (*Community, error) {
 		return nil, fmt.Errorf("parse blocked networks: %w", err)
 	}
 	return &Community{
-		Community: session.Community{ID: r.GetCommunity(), Host: host, Hosts: hosts, Closed: r.GetClosed()},
+		Community: session.Community{ID: r.GetCommunity(), UUID: r.GetUuid(), Host: host, Hosts: hosts, Closed: r.GetClosed()},
 		Name:      r.GetName(), Description: r.GetDescription(), Icon: r.GetIcon(), Owner: hex.EncodeToString(r.GetOwner()),
 		MinPow: int(r.GetMinPow()), Blocked: blocked,
 	}, nil

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -38,6 +39,8 @@ type Config struct {
 	Gate *admit.Gate
 	// Info is what NIP-11 says.
 	Info Info
+	// OperatorHosts are the authorities (normalised) at which operators are served, and nobody else.
+	OperatorHosts []string
 }
 
 // Handler serves HTTP.
@@ -81,8 +84,21 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength != 0 {
 		ignoreBody(w)
 	}
-	c, err := h.community(r)
+	host, err := h.host(r)
+	if err == nil && h.isOperators(host) {
+		if !h.bridge.Operate(w, r) {
+			notFound(w)
+		}
+		return
+	}
+	var c *Community
+	if err == nil {
+		c, err = h.directory.Resolve(r.Context(), host)
+	}
 	switch {
+	case errors.Is(err, ErrNoCommunity) && asksInfo(r):
+		h.information(w, r, &Community{}) // what is said of this relay under any host
+		return
 	case errors.Is(err, ErrNoCommunity), errors.Is(err, tenant.ErrHost):
 		h.m.Upgrade(r.Context(), metrics.OutcomeUnknownHost)
 		notFound(w)
@@ -210,8 +226,15 @@ func signed(
 	}
 }
 
-// community finds the community of the request's host.
-func (h *Handler) community(r *http.Request) (*Community, error) {
+// isOperators reports whether a host is the operators' own: an exact authority, or the name without its port.
+func (h *Handler) isOperators(host string) bool {
+	return len(h.cfg.OperatorHosts) > 0 && slices.ContainsFunc(tenant.Candidates(host), func(name string) bool {
+		return slices.Contains(h.cfg.OperatorHosts, name)
+	})
+}
+
+// host returns the host that the request is for.
+func (h *Handler) host(r *http.Request) (string, error) {
 	host := r.Host
 	if h.cfg.TrustForwardedHost {
 		if all := r.Header.Values("X-Forwarded-Host"); len(all) > 0 {
@@ -220,11 +243,7 @@ func (h *Handler) community(r *http.Request) (*Community, error) {
 			host = strings.TrimSpace(last[strings.LastIndexByte(last, ',')+1:])
 		}
 	}
-	host, err := tenant.NormalizeHost(host)
-	if err != nil {
-		return nil, err
-	}
-	return h.directory.Resolve(r.Context(), host)
+	return tenant.NormalizeHost(host)
 }
 
 // cors lets pages of any origin ask, and read what is answered (NIP-11). The wildcard does not cover
@@ -257,6 +276,12 @@ func wantsInfo(r *http.Request) bool {
 		}
 	}
 	return false
+}
+
+// asksInfo reports whether a request is for the relay information and for nothing else.
+func asksInfo(r *http.Request) bool {
+	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && !isUpgrade(r) &&
+		(r.URL.Path == "/info" || r.URL.Path == "/" && wantsInfo(r))
 }
 
 func (h *Handler) info(w http.ResponseWriter, r *http.Request, c *Community) {

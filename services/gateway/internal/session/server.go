@@ -79,8 +79,9 @@ type Config struct {
 
 // Community is what a session knows of its tenant; immutable.
 type Community struct {
-	// ID is the surrogate key.
-	ID int64
+	// ID is the surrogate key, UUID the name by which clients know the community apart from its hosts.
+	ID   int64
+	UUID string
 	// Host is the authority by which it was found, normalised, and Hosts are those that an AUTH event may name, Host included.
 	Host  string
 	Hosts []string

@@ -1,6 +1,6 @@
-// Package directory serves the operator's calls about communities and their members. It owns the checks
-// of what they ask for; the store owns what is done, and the order of a change of access against the
-// batches that are being committed.
+// Package directory serves the operator's calls about communities, their hosts and their members. It owns the checks
+// of what they ask for, and the words in which they are refused; the store owns what is done, and the order of a change of
+// access against the batches that are being committed.
 //
 // A Service has no state and is safe for concurrent use.
 package directory
@@ -8,73 +8,120 @@ package directory
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/apiary-relay/apiary/pkg/fault"
 	"github.com/apiary-relay/apiary/pkg/nostr"
 	"github.com/apiary-relay/apiary/pkg/nostr/nostrpb"
-	"github.com/apiary-relay/apiary/pkg/tenant"
 	ingestv1 "github.com/apiary-relay/apiary/proto/gen/apiary/ingest/v1"
 	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
 	"github.com/apiary-relay/apiary/services/ingest/internal/store"
 )
 
-// maxName is the longest name of a community in bytes.
-const maxName = 256
+// The longest texts of a community in bytes; the description is as long as NIP-86 lets it be.
+const (
+	maxName        = 256
+	maxDescription = 4096
+)
 
 // Store is what the directory is kept in; *store.Store does.
 type Store interface {
-	CommunityByHost(ctx context.Context, host string) (int64, error)
-	CreateCommunity(ctx context.Context, c store.NewCommunity) (id int64, created bool, err error)
+	Find(ctx context.Context, ref store.CommunityRef) (int64, error)
+	Host(ctx context.Context, host string) (c *store.Community, retired bool, err error)
+	CreateCommunity(ctx context.Context, c store.NewCommunity) (store.Made, error)
 	UpdateCommunity(ctx context.Context, community int64, change store.CommunityChange) (uint64, error)
+	ListOwned(ctx context.Context, owner nostr.PubKey) ([]store.Community, error)
+	ArchiveCommunity(ctx context.Context, community int64, owner *nostr.PubKey) (store.Community, uint64, error)
+	UnarchiveCommunity(ctx context.Context, community int64, owner *nostr.PubKey) (store.Community, error)
+	TransferCommunity(ctx context.Context, community int64, to nostr.PubKey, expected *nostr.PubKey) (*nostr.PubKey, store.Community, error)
+	DeleteCommunity(ctx context.Context, ref store.CommunityRef, owner nostr.PubKey, requestID string) (store.Deletion, error)
+	AddHost(ctx context.Context, community int64, host string) (bool, error)
+	RemoveHost(ctx context.Context, community int64, host string) error
+	ReleaseHost(ctx context.Context, host string) (bool, error)
 	PutMember(ctx context.Context, community int64, pubkey nostr.PubKey, role policy.Role) (uint64, error)
-	RemoveMember(ctx context.Context, community int64, pubkey nostr.PubKey) (uint64, error)
+	RemoveMember(ctx context.Context, community int64, pubkey nostr.PubKey) (version uint64, removed bool, err error)
+}
+
+// Deps is what a Service uses.
+type Deps struct {
+	// Store keeps the directory.
+	Store Store
+	// Announce tells gateways that a community was archived. It must not block.
+	Announce func(ctx context.Context, r store.Revocation) error
+	// Drain has the rows of deleted communities removed soon. It must not block.
+	Drain func()
+	// MaxOwned is how many communities a key can own, as the store enforces it; 0 is any number.
+	MaxOwned int
 }
 
 // Service implements ingestv1.DirectoryServiceServer.
 type Service struct {
 	ingestv1.UnimplementedDirectoryServiceServer
-	store Store
+	Deps
 }
 
-// New returns a service on the store.
-func New(s Store) *Service { return &Service{store: s} }
+// New returns a service.
+func New(d Deps) *Service { return &Service{Deps: d} }
 
 // CreateCommunity makes a community for a host, or finds the one that it has.
 func (s *Service) CreateCommunity(ctx context.Context, req *ingestv1.CreateCommunityRequest) (*ingestv1.CreateCommunityResponse, error) {
-	host, err := normalize(req.GetHost())
+	c, err := newCommunity(req)
 	if err != nil {
 		return nil, err
 	}
-	if err := tenant.ValidateHost(host); err != nil {
-		return nil, fault.Wrap(fault.Invalid, "malformed host", err)
+	made, err := s.Store.CreateCommunity(ctx, c)
+	if err != nil {
+		return nil, failed(err)
 	}
-	if err := checkName(req.GetName()); err != nil {
-		return nil, err
+	return &ingestv1.CreateCommunityResponse{
+		Community: made.ID, Created: made.Created, Uuid: made.UUID, Owner: keyOf(made.Owner), Differences: made.Differences,
+		MaxCommunitiesPerOwner: uint32(s.MaxOwned),
+	}, nil
+}
+
+// newCommunity checks what is asked for.
+func newCommunity(req *ingestv1.CreateCommunityRequest) (c store.NewCommunity, err error) {
+	c = store.NewCommunity{Name: req.GetName(), Description: req.GetDescription()}
+	if c.Host, err = newHost(req.GetHost()); err != nil {
+		return c, err
 	}
-	c := store.NewCommunity{Host: host, Name: req.GetName()}
+	if len(req.GetAliases()) >= store.MaxHosts {
+		return c, failed(store.ErrTooManyHosts)
+	}
+	for _, alias := range req.GetAliases() {
+		host, err := newHost(alias)
+		if err != nil {
+			return c, err
+		}
+		c.Aliases = append(c.Aliases, host)
+	}
+	if err := errors.Join(checkText("name", c.Name, maxName), checkText("description", c.Description, maxDescription)); err != nil {
+		return c, err
+	}
 	switch req.GetAccess() {
 	case ingestv1.Access_ACCESS_OPEN:
 		c.Access = store.AccessOpen
 	case ingestv1.Access_ACCESS_CLOSED:
 		c.Access = store.AccessClosed
 	default:
-		return nil, fault.New(fault.Invalid, "access must be open or closed")
+		return c, fault.New(fault.Invalid, "access must be open or closed")
 	}
 	if len(req.GetOwner()) > 0 || c.Access == store.AccessClosed {
 		owner, err := nostrpb.Fixed[nostr.PubKey](req.GetOwner(), "owner")
 		if err != nil {
-			return nil, err
+			return c, err
 		}
 		c.Owner = &owner
 	}
-	id, created, err := s.store.CreateCommunity(ctx, c)
-	if err != nil {
-		return nil, failed(err)
+	switch req.GetExisting() {
+	case ingestv1.Existing_EXISTING_UNSPECIFIED:
+	case ingestv1.Existing_EXISTING_REFUSE:
+		c.Existing = store.RefuseExisting
+	case ingestv1.Existing_EXISTING_ROTATE_OWNER:
+		c.Existing = store.RotateOwner
+	default:
+		return c, fault.New(fault.Invalid, "existing is not known")
 	}
-	return &ingestv1.CreateCommunityResponse{Community: id, Created: created}, nil
+	return c, nil
 }
 
 // UpdateCommunity changes what is set in the request.
@@ -83,10 +130,10 @@ func (s *Service) UpdateCommunity(ctx context.Context, req *ingestv1.UpdateCommu
 	if err != nil {
 		return nil, err
 	}
-	if err := checkName(req.GetName()); err != nil {
+	if err := errors.Join(checkText("name", req.GetName(), maxName), checkText("description", req.GetDescription(), maxDescription)); err != nil {
 		return nil, err
 	}
-	change := store.CommunityChange{Name: req.Name}
+	change := store.CommunityChange{Name: req.Name, Description: req.Description}
 	switch req.GetAccess() {
 	case ingestv1.Access_ACCESS_UNSPECIFIED:
 	case ingestv1.Access_ACCESS_OPEN:
@@ -114,7 +161,7 @@ func (s *Service) UpdateCommunity(ctx context.Context, req *ingestv1.UpdateCommu
 	default:
 		return nil, fault.New(fault.Invalid, "agents must be admit or refuse")
 	}
-	version, err := s.store.UpdateCommunity(ctx, community, change)
+	version, err := s.Store.UpdateCommunity(ctx, community, change)
 	if err != nil {
 		return nil, failed(err)
 	}
@@ -133,7 +180,7 @@ func (s *Service) PutMember(ctx context.Context, req *ingestv1.PutMemberRequest)
 	default:
 		return nil, fault.New(fault.Invalid, "role must be owner, admin or member")
 	}
-	version, err := s.store.PutMember(ctx, community, pubkey, role)
+	version, err := s.Store.PutMember(ctx, community, pubkey, role)
 	if err != nil {
 		return nil, failed(err)
 	}
@@ -146,11 +193,11 @@ func (s *Service) RemoveMember(ctx context.Context, req *ingestv1.RemoveMemberRe
 	if err != nil {
 		return nil, err
 	}
-	version, err := s.store.RemoveMember(ctx, community, pubkey)
+	version, removed, err := s.Store.RemoveMember(ctx, community, pubkey)
 	if err != nil {
 		return nil, failed(err)
 	}
-	return &ingestv1.RemoveMemberResponse{AclVersion: version}, nil
+	return &ingestv1.RemoveMemberResponse{AclVersion: version, Removed: removed}, nil
 }
 
 func (s *Service) member(ctx context.Context, host string, key []byte) (int64, nostr.PubKey, error) {
@@ -163,43 +210,5 @@ func (s *Service) member(ctx context.Context, host string, key []byte) (int64, n
 }
 
 func (s *Service) community(ctx context.Context, host string) (int64, error) {
-	host, err := normalize(host)
-	if err != nil {
-		return 0, err
-	}
-	id, err := s.store.CommunityByHost(ctx, host)
-	if err != nil {
-		return 0, failed(err)
-	}
-	return id, nil
-}
-
-func normalize(host string) (string, error) {
-	normal, err := tenant.NormalizeHost(host)
-	if err != nil {
-		return "", fault.Wrap(fault.Invalid, "malformed host", err)
-	}
-	return normal, nil
-}
-
-func checkName(name string) error {
-	if len(name) > maxName || strings.ContainsRune(name, 0) || !utf8.ValidString(name) {
-		return fault.New(fault.Invalid, fmt.Sprintf("name must be text of at most %d bytes", maxName))
-	}
-	return nil
-}
-
-// failed gives an error of the store its reason.
-func failed(err error) error {
-	switch {
-	case errors.Is(err, store.ErrNoCommunity):
-		return fault.Wrap(fault.NotFound, "no such community", err)
-	case errors.Is(err, store.ErrBanned):
-		return fault.Wrap(fault.Invalid, "the key is banned: lift the ban first", err)
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return err
-	case store.IsTransient(err):
-		return fault.Wrap(fault.Overloaded, "cannot change the directory at the moment, try again", err)
-	}
-	return err
+	return s.find(ctx, &ingestv1.CommunityRef{By: &ingestv1.CommunityRef_Host{Host: host}})
 }

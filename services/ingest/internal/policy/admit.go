@@ -59,6 +59,9 @@ type Community struct {
 	MinPow int
 	// RegistryOnly is set when kinds that the registry (package kind) does not know are refused.
 	RegistryOnly bool
+	// Archived is set when the community is served to nobody: nothing tells it from one that does not exist. Deleting is
+	// set besides when its rows are being removed, so that none may be added.
+	Archived, Deleting bool
 	// ACLVersion is its access version.
 	ACLVersion uint64
 }
@@ -117,7 +120,7 @@ func (c *Candidate) ChannelKey() ChannelKey { return ChannelKey{c.Community, c.C
 // exist, and before anything that would tell more.
 func Admit(c *Candidate, st *State) Verdict {
 	community, ok := st.Communities[c.Community]
-	if !ok {
+	if !ok || community.Archived {
 		return NotMember
 	}
 	switch {

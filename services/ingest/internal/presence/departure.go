@@ -105,8 +105,12 @@ func (s *Service) publish(ctx context.Context, page []departure) error {
 		return err
 	}
 	for i, c := range candidates {
+		community, ok := state.Communities[c.Community]
+		if !ok || community.Archived {
+			continue // nobody is left who could hear of it
+		}
 		h := store.NewHeader(c, s.cfg.Partitions)
-		h.CommunityAclVersion = state.Communities[c.Community].ACLVersion
+		h.CommunityAclVersion = community.ACLVersion
 		h.Subject = gone[i].pubkey[:]
 		payload, err := proto.Marshal(&busv1.EnvelopeBatch{Envelopes: []*commonv1.Envelope{{Header: h, Raw: c.Raw}}})
 		if err != nil {

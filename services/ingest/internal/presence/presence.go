@@ -233,6 +233,25 @@ func (s *Service) Announce(ctx context.Context, announcements []*policy.Candidat
 	}
 }
 
+// Forget deletes the records of a community that nobody uses any more, and returns when that is done.
+func (s *Service) Forget(ctx context.Context, community int64) error {
+	if err := s.sync(ctx); err != nil {
+		return err
+	}
+	var writes []write
+	s.mu.Lock()
+	for k, u := range s.book.users {
+		if k.community != community {
+			continue
+		}
+		for gateway := range u.sessions {
+			writes = append(writes, write{key: k, gateway: gateway})
+		}
+	}
+	s.mu.Unlock()
+	return s.write(ctx, writes)
+}
+
 // write is a record to be written, or deleted if there is none.
 type write struct {
 	key     userKey

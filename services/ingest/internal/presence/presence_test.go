@@ -19,11 +19,20 @@ import (
 	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
 )
 
-// stateless knows of no community.
+// stateless knows of every community only that it is there, and of one that it is not.
 type stateless struct{}
 
-func (stateless) ReadState(context.Context, []*policy.Candidate) (*policy.State, error) {
-	return &policy.State{}, nil
+// noCommunity is a community that does not exist.
+const noCommunity = 404
+
+func (stateless) ReadState(_ context.Context, candidates []*policy.Candidate) (*policy.State, error) {
+	state := &policy.State{Communities: map[int64]policy.Community{}}
+	for _, c := range candidates {
+		if c.Community != noCommunity {
+			state.Communities[c.Community] = policy.Community{}
+		}
+	}
+	return state, nil
 }
 
 // replica runs a service on the server until the test ends.
@@ -141,6 +150,30 @@ func TestDeparturesAreTold(t *testing.T) {
 		return err == nil && waiting == 0 && state.LastSeq >= 2
 	}, time.Minute, 20*time.Millisecond)
 	require.EqualValues(t, 2, state.LastSeq)
+}
+
+// What is kept of a community that was deleted goes, and nobody is told.
+func TestACommunityIsForgotten(t *testing.T) {
+	t.Parallel()
+	server := bustest.New(t)
+	one, other := replica(t, server, nostrtest.Key("relay")), replica(t, server, nostrtest.Key("relay"))
+	there, gone := announcement("alice", "G1", "online"), announcement("alice", "G1", "online")
+	gone.Community = noCommunity
+	also := announcement("bob", "G2", "online")
+	also.Community = noCommunity
+	one.Announce(t.Context(), []*policy.Candidate{there, gone, also})
+	require.NoError(t, other.Forget(t.Context(), noCommunity))
+	for _, s := range []*Service{one, other} {
+		require.NoError(t, s.sync(t.Context()))
+		s.mu.Lock()
+		users := len(s.book.users)
+		s.mu.Unlock()
+		require.Equal(t, 1, users)
+	}
+	require.NoError(t, one.Forget(t.Context(), noCommunity), "again there is nothing to do")
+	state, err := server.Connect(t).StreamState(t.Context(), subject.StreamEphemeral)
+	require.NoError(t, err)
+	require.Zero(t, state.LastSeq)
 }
 
 func TestPresenceRefusals(t *testing.T) {

@@ -26,7 +26,7 @@ SELECT c.acl_version, c.access = 'closed', c.agents = 'admit',
     (SELECT count(*) FROM (SELECT FROM ingest.agents a WHERE a.owner = $3 AND a.community_id = c.id LIMIT $5) AS counted)
 FROM ingest.communities c
 LEFT JOIN ingest.agents known ON known.community_id = c.id AND known.pubkey = $2
-WHERE c.id = $1`
+WHERE c.id = $1 AND c.archived_at IS NULL`
 
 	// Conflicts on agents_pkey with a row of the same owner: of all that was shown, what lasts longest counts, since the
 	// agent could show that again.
@@ -217,7 +217,7 @@ func (s *Store) EndAttestations(ctx context.Context, limit int) (int, error) {
 		return 0, fmt.Errorf("find ended attestations: %w", err)
 	}
 	for _, community := range communities {
-		if _, err := s.changeCommunity(ctx, community, func(x *change) error {
+		if _, err := s.administer(ctx, community, lockSet{}, func(x *change) error {
 			rows, err := x.conn.Query(ctx, sqlEndAttestations, community, limit)
 			if err != nil {
 				return err
@@ -230,7 +230,7 @@ func (s *Store) EndAttestations(ctx context.Context, limit int) (int, error) {
 				x.revoke(agent)
 			}
 			return x.raise(ctx)
-		}); err != nil {
+		}); err != nil && !errors.Is(err, ErrNoCommunity) { // which is being deleted
 			return 0, fmt.Errorf("end attestations: %w", err)
 		}
 	}

@@ -55,7 +55,7 @@ func TestAgentsLoseWhatTheirOwnerLoses(t *testing.T) {
 	for name, take := range map[string]func(f *fixture, community int64){
 		"banned": func(f *fixture, community int64) { f.moderateIn(community, BanPubKey(nostrtest.PubKey("bob"))) },
 		"removed": func(f *fixture, community int64) {
-			_, err := f.RemoveMember(f.t.Context(), community, nostrtest.PubKey("bob"))
+			_, _, err := f.RemoveMember(f.t.Context(), community, nostrtest.PubKey("bob"))
 			require.NoError(f.t, err)
 		},
 		"left": func(f *fixture, community int64) {

@@ -51,13 +51,16 @@ SELECT 1::bigint, community_id, raw FROM ingest.events WHERE community_id = $1 A
 )
 
 // changeChannel runs fn while no batch of the channel is between its reading and its commit. A channel that does not
-// exist any more is left alone.
+// exist any more is left alone, and so is one whose community is being deleted.
 func (s *Store) changeChannel(ctx context.Context, key policy.ChannelKey, fn func(x *change, g *group) error) error {
 	locks := lockSet{}
 	locks.shared(communityLock(key.Community))
 	locks.exclusive(channelLock(key))
 	return s.transact(ctx, locks, func(x *change) error {
-		if err := x.enter(ctx, key.Community); err != nil {
+		switch err := x.enter(ctx, key.Community); {
+		case errors.Is(err, ErrNoCommunity):
+			return nil
+		case err != nil:
 			return err
 		}
 		g, err := x.group(ctx, key.H, nostr.PubKey{}, nostr.PubKey{})

@@ -211,7 +211,8 @@ func (s *Store) transact(ctx context.Context, locks lockSet, fn func(x *change) 
 }
 
 // enter reads the state of a community that the transaction holds, or has just made. One that does not exist has
-// no members, so nobody has rights in it.
+// no members, so nobody has rights in it. One that is being deleted is entered by nobody (ErrNoCommunity): no row may be
+// added to it.
 func (x *change) enter(ctx context.Context, community int64) error {
 	x.community = community
 	b := &pgx.Batch{}
@@ -219,13 +220,25 @@ func (x *change) enter(ctx context.Context, community int64) error {
 	if err := x.conn.SendBatch(ctx, b).Close(); err != nil {
 		return fmt.Errorf("read community: %w", err)
 	}
+	if x.state.Communities[community].Deleting {
+		return ErrNoCommunity
+	}
 	return nil
 }
 
-// changeCommunity runs fn while no batch of the community is between its reading and its commit. It returns the
-// community's access version after it.
+// changeCommunity is administer for those who use the community: one that is archived does not exist for them.
 func (s *Store) changeCommunity(ctx context.Context, community int64, fn func(x *change) error) (uint64, error) {
-	locks := lockSet{}
+	return s.administer(ctx, community, lockSet{}, func(x *change) error {
+		if x.state.Communities[community].Archived {
+			return ErrNoCommunity
+		}
+		return fn(x)
+	})
+}
+
+// administer runs fn while no batch of the community is between its reading and its commit, holding further locks. It
+// returns the community's access version after it.
+func (s *Store) administer(ctx context.Context, community int64, locks lockSet, fn func(x *change) error) (uint64, error) {
 	locks.exclusive(communityLock(community))
 	var version uint64
 	err := s.transact(ctx, locks, func(x *change) error {

@@ -257,7 +257,7 @@ func TestNothingCommitsUnderAnOlderVersion(t *testing.T) {
 	}
 	removals := map[uint64]snapshot{}
 	for range 15 {
-		version, err := f.RemoveMember(t.Context(), closed, nostrtest.PubKey("alice"))
+		version, _, err := f.RemoveMember(t.Context(), closed, nostrtest.PubKey("alice"))
 		require.NoError(t, err)
 		var s snapshot
 		require.NoError(t, f.admin.QueryRow(t.Context(), `SELECT pg_snapshot_xmax(pg_current_snapshot()), pg_current_snapshot()::text`).Scan(&s.xmax, &s.text))
@@ -293,7 +293,7 @@ func TestRemovalWaitsForBatchesInFlight(t *testing.T) {
 	release := f.hold(communityLock(f.community), false)
 	done := make(chan error, 1)
 	go func() {
-		_, err := f.RemoveMember(t.Context(), f.community, nostrtest.PubKey("owner"))
+		_, _, err := f.RemoveMember(t.Context(), f.community, nostrtest.PubKey("owner"))
 		done <- err
 	}()
 	f.awaitWaiters("advisory", 1)

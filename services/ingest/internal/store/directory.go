@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -13,30 +14,32 @@ import (
 
 // Statements of the directory.
 const (
-	// By community_hosts_pkey.
-	sqlHost = `SELECT community_id FROM ingest.community_hosts WHERE host = $1`
+	sqlInsertCommunity = `INSERT INTO ingest.communities (name, description, access) VALUES ($1, $2, $3) RETURNING id`
 
-	sqlInsertCommunity = `INSERT INTO ingest.communities (name, access) VALUES ($1, $2) RETURNING id`
-
-	// Conflicts on community_hosts_pkey: another call was first.
-	sqlInsertHost = `
-INSERT INTO ingest.community_hosts (host, community_id, is_primary) VALUES ($1, $2, true)
+	// Conflicts on community_hosts_pkey: another call was first. The first host is the primary one.
+	sqlInsertHosts = `
+INSERT INTO ingest.community_hosts (host, community_id, is_primary)
+SELECT q.host, $2, q.n = 1 FROM unnest($1::text[]) WITH ORDINALITY AS q (host, n)
 ON CONFLICT DO NOTHING`
 
 	// By communities_pkey. Returns whether the access changed, of anybody.
 	sqlUpdateCommunity = `
 WITH old AS (SELECT access, agents FROM ingest.communities WHERE id = $1)
 UPDATE ingest.communities c
-SET name = coalesce($2, c.name), access = coalesce($3, c.access), unknown_kinds = coalesce($4, c.unknown_kinds),
+SET name = coalesce($2, c.name), description = coalesce($6, c.description), access = coalesce($3, c.access), unknown_kinds = coalesce($4, c.unknown_kinds),
     agents = coalesce($5, c.agents)
 FROM old WHERE c.id = $1
 RETURNING c.access <> old.access OR c.agents <> old.agents`
 )
 
-// ErrNoCommunity says that no community has this host.
-var ErrNoCommunity = errors.New("no community has this host")
+var (
+	// ErrNoCommunity says that there is no such community, or none any more.
+	ErrNoCommunity = errors.New("no such community")
+	// ErrCommunityExists says that a host has a community already.
+	ErrCommunityExists = errors.New("community already exists")
 
-var errHostTaken = errors.New("host was taken meanwhile")
+	errHostTaken = errors.New("host was taken meanwhile")
+)
 
 // Access values of ingest.communities.
 const (
@@ -58,8 +61,8 @@ const (
 
 // CommunityChange is what is to change of a community; nil leaves a value as it is.
 type CommunityChange struct {
-	// Name is shown to clients.
-	Name *string
+	// Name and Description are shown to clients.
+	Name, Description *string
 	// Access is AccessOpen or AccessClosed.
 	Access *string
 	// UnknownKinds is UnknownKindsAllow or UnknownKindsRegistryOnly.
@@ -68,67 +71,159 @@ type CommunityChange struct {
 	Agents *string
 }
 
-// CommunityByHost returns the community of a normalised host, or ErrNoCommunity.
-func (s *Store) CommunityByHost(ctx context.Context, host string) (int64, error) {
-	var id int64
-	err := s.retry(ctx, func(conn *pgx.Conn) error { return conn.QueryRow(ctx, sqlHost, host).Scan(&id) })
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return 0, ErrNoCommunity
-	case err != nil:
-		return 0, fmt.Errorf("look up host: %w", err)
-	}
-	return id, nil
-}
+// Existing says what CreateCommunity does with a community that its host has already.
+type Existing int
+
+// What happens to a community that exists already.
+const (
+	// LeaveExisting returns it as it is.
+	LeaveExisting Existing = iota
+	// RefuseExisting is ErrCommunityExists.
+	RefuseExisting
+	// RotateOwner makes the owner that is asked for one of it, and an admin of the one before.
+	RotateOwner
+)
 
 // NewCommunity is what a community starts with.
 type NewCommunity struct {
-	// Host is normalised. Access is AccessOpen or AccessClosed.
-	Host, Name, Access string
+	// Host is normalised, and so are Aliases, which are other hosts. Access is AccessOpen or AccessClosed.
+	Host, Name, Description, Access string
+	Aliases                         []string
 	// Owner becomes the first member, nil for none.
 	Owner *nostr.PubKey
+	// Existing says what happens when the host has a community already.
+	Existing Existing
 }
 
-// CreateCommunity makes a community, or returns the one that the host has already with created = false.
-func (s *Store) CreateCommunity(ctx context.Context, c NewCommunity) (id int64, created bool, err error) {
+// hosts are all hosts that are asked for, each once, the primary one first.
+func (c *NewCommunity) hosts() []string {
+	var o ordered[string]
+	for _, h := range append([]string{c.Host}, c.Aliases...) {
+		o.add(h)
+	}
+	return o.list
+}
+
+// Made is what CreateCommunity has made or found.
+type Made struct {
+	Community
+	// Created is false when the host had the community before.
+	Created bool
+	// Differences name what it has otherwise than was asked for.
+	Differences []string
+}
+
+// CreateCommunity makes a community, or finds the one that the host has already. Errors are ErrCommunityExists, a
+// *HostError and a *TooManyError, and with RotateOwner those of TransferCommunity.
+func (s *Store) CreateCommunity(ctx context.Context, c NewCommunity) (Made, error) {
+	hosts := c.hosts()
 	for {
-		if id, err = s.CommunityByHost(ctx, c.Host); !errors.Is(err, ErrNoCommunity) {
-			return id, false, err
+		taken, err := s.takenHosts(ctx, hosts)
+		if err != nil {
+			return Made{}, err
 		}
-		err = s.transact(ctx, lockSet{}, func(x *change) error { // nobody knows the community before it is committed
-			if err := x.conn.QueryRow(ctx, sqlInsertCommunity, c.Name, c.Access).Scan(&id); err != nil {
-				return err
+		if at, ok := taken[c.Host]; ok && at.community != 0 {
+			return s.converge(ctx, at.community, c)
+		}
+		for _, host := range hosts {
+			if at, ok := taken[host]; ok {
+				return Made{}, &HostError{Host: host, Retired: at.community == 0}
 			}
-			tag, err := x.conn.Exec(ctx, sqlInsertHost, c.Host, id)
-			switch {
-			case err != nil:
-				return err
-			case tag.RowsAffected() == 0:
-				return errHostTaken
-			case c.Owner == nil:
-				return nil
-			}
-			if err := x.enter(ctx, id); err != nil {
-				return err
-			}
-			_, err = x.writeMember(ctx, *c.Owner, policy.RoleOwner)
-			return err
-		})
+		}
+		id, err := s.insertCommunity(ctx, c, hosts)
 		switch {
 		case errors.Is(err, errHostTaken): // committed by then, so the next look finds it
 		case err != nil:
-			return 0, false, fmt.Errorf("create community: %w", err)
+			return Made{}, fmt.Errorf("create community: %w", err)
 		default:
-			return id, true, nil
+			found, err := s.community(ctx, id)
+			return Made{Community: found, Created: true}, err
 		}
 	}
+}
+
+// insertCommunity makes a community that nobody knows before it is committed.
+func (s *Store) insertCommunity(ctx context.Context, c NewCommunity, hosts []string) (id int64, err error) {
+	locks := lockSet{}
+	if c.Owner != nil {
+		locks.exclusive(ownerLock(*c.Owner))
+	}
+	err = s.transact(ctx, locks, func(x *change) error {
+		if c.Owner != nil {
+			if err := s.requireRoom(ctx, x, *c.Owner); err != nil {
+				return err
+			}
+		}
+		if err := x.conn.QueryRow(ctx, sqlInsertCommunity, c.Name, c.Description, c.Access).Scan(&id); err != nil {
+			return err
+		}
+		tag, err := x.conn.Exec(ctx, sqlInsertHosts, hosts, id)
+		switch {
+		case err != nil:
+			return err
+		case tag.RowsAffected() < int64(len(hosts)):
+			return errHostTaken
+		case c.Owner == nil:
+			return nil
+		}
+		if err := x.enter(ctx, id); err != nil {
+			return err
+		}
+		_, err = x.writeMember(ctx, *c.Owner, policy.RoleOwner)
+		return err
+	})
+	return id, err
+}
+
+// converge does with a community that exists what was asked for.
+func (s *Store) converge(ctx context.Context, id int64, c NewCommunity) (Made, error) {
+	if c.Existing == RefuseExisting {
+		return Made{}, ErrCommunityExists
+	}
+	if c.Existing == RotateOwner && c.Owner != nil {
+		if _, err := s.handOver(ctx, id, *c.Owner, nil, policy.RoleAdmin); err != nil && !errors.Is(err, ErrNoOwner) {
+			return Made{}, err
+		}
+	}
+	found, err := s.community(ctx, id)
+	switch {
+	case errors.Is(err, ErrNoCommunity), err == nil && found.Deleting:
+		return Made{}, &HostError{Host: c.Host, Retired: true}
+	case err != nil:
+		return Made{}, err
+	}
+	made := Made{Community: found}
+	differs := func(what string, does bool) {
+		if does {
+			made.Differences = append(made.Differences, what)
+		}
+	}
+	differs("name", found.Name != c.Name)
+	differs("description", found.Description != c.Description)
+	differs("access", found.Access != c.Access)
+	differs("aliases", slices.ContainsFunc(c.hosts(), func(h string) bool { return !slices.Contains(found.Hosts, h) }))
+	differs("archived", found.Archived != nil)
+	if c.Owner != nil {
+		owns, err := s.owns(ctx, id, *c.Owner)
+		if err != nil {
+			return Made{}, err
+		}
+		differs("owner", !owns)
+		if owns {
+			made.Owner = c.Owner
+		}
+	}
+	return made, nil
 }
 
 // UpdateCommunity changes a community and returns the access version after it, which only a change of access raises.
 func (s *Store) UpdateCommunity(ctx context.Context, community int64, c CommunityChange) (uint64, error) {
-	return s.changeCommunity(ctx, community, func(x *change) error {
+	return s.administer(ctx, community, lockSet{}, func(x *change) error {
 		var changed bool
-		err := x.conn.QueryRow(ctx, sqlUpdateCommunity, community, c.Name, c.Access, c.UnknownKinds, c.Agents).Scan(&changed)
+		err := x.conn.QueryRow(ctx, sqlUpdateCommunity, community, c.Name, c.Access, c.UnknownKinds, c.Agents, c.Description).Scan(&changed)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return ErrNoCommunity
+		}
 		if err != nil || !changed {
 			return err
 		}
@@ -137,22 +232,41 @@ func (s *Store) UpdateCommunity(ctx context.Context, community int64, c Communit
 }
 
 // PutMember adds a member or changes its role and returns the access version after it. A key that is banned is
-// refused with ErrBanned: to add it would look as if it could come in.
+// refused with ErrBanned: to add it would look as if it could come in. One that owns as many communities as it may is
+// refused with a *TooManyError as the owner of another.
 func (s *Store) PutMember(ctx context.Context, community int64, pubkey nostr.PubKey, role policy.Role) (uint64, error) {
-	return s.changeCommunity(ctx, community, func(x *change) error {
+	locks := lockSet{}
+	if role == policy.RoleOwner {
+		locks.exclusive(ownerLock(pubkey))
+	}
+	return s.administer(ctx, community, locks, func(x *change) error {
+		before, err := x.role(ctx, pubkey)
+		if err != nil {
+			return err
+		}
 		banned, err := x.isBanned(ctx, pubkey)
 		switch {
 		case err != nil:
 			return err
 		case banned:
 			return ErrBanned
+		case role == policy.RoleOwner && before != role:
+			if err := s.requireRoom(ctx, x, pubkey); err != nil {
+				return err
+			}
 		}
 		return x.putMember(ctx, pubkey, role)
 	})
 }
 
 // RemoveMember removes a member from the community and from its channels, and returns the community's
-// access version after it. What commits later carries that version, or a newer one.
-func (s *Store) RemoveMember(ctx context.Context, community int64, pubkey nostr.PubKey) (uint64, error) {
-	return s.changeCommunity(ctx, community, func(x *change) error { return x.expel(ctx, pubkey) })
+// access version after it, and whether there was anything to remove. What commits later carries that version, or a newer one.
+func (s *Store) RemoveMember(ctx context.Context, community int64, pubkey nostr.PubKey) (version uint64, removed bool, err error) {
+	version, err = s.administer(ctx, community, lockSet{}, func(x *change) error {
+		before := x.state.Communities[community].ACLVersion
+		err := x.expel(ctx, pubkey)
+		removed = x.state.Communities[community].ACLVersion != before // only then is it raised
+		return err
+	})
+	return version, removed, err
 }

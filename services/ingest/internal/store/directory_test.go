@@ -18,11 +18,11 @@ func TestCreateCommunityOnce(t *testing.T) {
 	ids, made := map[int64]bool{}, 0
 	for range 8 {
 		group.Go(func() error {
-			id, created, err := f.CreateCommunity(t.Context(), NewCommunity{Host: "new.example", Name: "New", Access: AccessOpen})
+			c, err := f.CreateCommunity(t.Context(), NewCommunity{Host: "new.example", Name: "New", Access: AccessOpen})
 			mu.Lock()
 			defer mu.Unlock()
-			ids[id] = true
-			if created {
+			ids[c.ID] = true
+			if c.Created {
 				made++
 			}
 			return err
@@ -51,8 +51,11 @@ func TestVersionsRiseWithAccess(t *testing.T) {
 	require.EqualValues(t, 3, version(f.PutMember(t.Context(), f.community, bob, "member")))
 	require.EqualValues(t, 3, version(f.PutMember(t.Context(), f.community, bob, "member")))
 	require.EqualValues(t, 4, version(f.PutMember(t.Context(), f.community, bob, "admin")))
-	require.EqualValues(t, 5, version(f.RemoveMember(t.Context(), f.community, bob)))
-	require.EqualValues(t, 5, version(f.RemoveMember(t.Context(), f.community, bob)))
+	for _, was := range []bool{true, false} {
+		v, removed, err := f.RemoveMember(t.Context(), f.community, bob)
+		require.EqualValues(t, 5, version(v, err))
+		require.Equal(t, was, removed)
+	}
 	require.Equal(t, 1, f.count(`SELECT count(*) FROM ingest.communities WHERE name = 'renamed' AND access = 'closed'`))
 }
 
@@ -66,7 +69,7 @@ func TestRemovedMemberLeavesChannels(t *testing.T) {
 SELECT community_id, id, sha256('bob'), 'member' FROM ingest.channels`)
 	require.NoError(t, err)
 	before := f.count(`SELECT acl_version FROM ingest.channels WHERE h = 'private'`)
-	_, err = f.RemoveMember(t.Context(), f.community, nostrtest.PubKey("alice"))
+	_, _, err = f.RemoveMember(t.Context(), f.community, nostrtest.PubKey("alice"))
 	require.NoError(t, err)
 	require.Equal(t, policy.NotChannelMember, f.verdict(chat("alice", "2")))
 	require.Equal(t, before+1, f.count(`SELECT acl_version FROM ingest.channels WHERE h = 'private'`))

@@ -17,6 +17,7 @@ import (
 const (
 	classCommunity = 1
 	classChannel   = 2
+	classOwner     = 3
 	classBits      = 56
 )
 
@@ -34,6 +35,12 @@ func channelLock(k policy.ChannelKey) int64 {
 	binary.BigEndian.PutUint64(text[:8], uint64(k.Community))
 	sum := sha256.Sum256(append(text[:8], k.H...))
 	return classChannel<<classBits | int64(binary.BigEndian.Uint64(sum[:8])>>(64-classBits))
+}
+
+// ownerLock is the key that holds how many communities somebody owns. Two keys may share it, which costs waiting only.
+func ownerLock(owner nostr.PubKey) int64 {
+	sum := sha256.Sum256(owner[:])
+	return classOwner<<classBits | int64(binary.BigEndian.Uint64(sum[:8])>>(64-classBits))
 }
 
 // lockSet collects the locks of a transaction; exclusive wins over shared.

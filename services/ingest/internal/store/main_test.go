@@ -41,10 +41,10 @@ func newFixture(tb testing.TB) *fixture {
 func (f *fixture) newCommunity(host, access string) int64 {
 	f.t.Helper()
 	owner := nostrtest.PubKey("owner")
-	id, created, err := f.CreateCommunity(f.t.Context(), NewCommunity{Host: host, Name: host, Access: access, Owner: &owner})
+	c, err := f.CreateCommunity(f.t.Context(), NewCommunity{Host: host, Name: host, Access: access, Owner: &owner})
 	require.NoError(f.t, err)
-	require.True(f.t, created)
-	return id
+	require.True(f.t, c.Created)
+	return c.ID
 }
 
 // candidate signs an event of author and checks it, without a limit of its time.
@@ -85,6 +85,13 @@ func (f *fixture) verdict(c *policy.Candidate) policy.Verdict {
 	f.t.Helper()
 	verdicts, _ := f.commit(c)
 	return verdicts[0]
+}
+
+// text runs a query for one text.
+func (f *fixture) text(query string) (text string) {
+	f.t.Helper()
+	require.NoError(f.t, f.admin.QueryRow(f.t.Context(), query).Scan(&text))
+	return text
 }
 
 func (f *fixture) count(query string, args ...any) int {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"time"
@@ -98,6 +99,8 @@ type Revocation struct {
 	PubKey *nostr.PubKey
 	// Network is the network whose clients are refused from now on.
 	Network netip.Prefix
+	// Whole is set when the community was archived, for everybody.
+	Whole bool
 	// ACLVersion is the community's access version from which on this holds.
 	ACLVersion uint64
 }
@@ -244,13 +247,13 @@ func (s *Store) EndBans(ctx context.Context, limit int) (int, error) {
 		return 0, fmt.Errorf("find ended bans: %w", err)
 	}
 	for _, community := range communities {
-		if _, err := s.changeCommunity(ctx, community, func(x *change) error {
+		if _, err := s.administer(ctx, community, lockSet{}, func(x *change) error {
 			tag, err := x.conn.Exec(ctx, sqlEndBans, community)
 			if err != nil || tag.RowsAffected() == 0 {
 				return err
 			}
 			return x.raise(ctx)
-		}); err != nil {
+		}); err != nil && !errors.Is(err, ErrNoCommunity) { // which is being deleted, bans and all
 			return 0, fmt.Errorf("end bans: %w", err)
 		}
 	}

@@ -219,7 +219,7 @@ func TestWhatIsRevoked(t *testing.T) {
 		f.put(community, "bob", policy.RoleMember)
 		f.moderateIn(community, UnallowPubKey(bob))
 		f.put(community, "bob", policy.RoleMember)
-		_, err := f.RemoveMember(t.Context(), community, bob)
+		_, _, err := f.RemoveMember(t.Context(), community, bob)
 		require.NoError(t, err)
 		f.put(community, "bob", policy.RoleMember)
 		v, _ := f.order(f.command(community, "owner", nostr.KindRelayRemoveMember, p("bob")))

@@ -64,6 +64,19 @@ WHERE id = $1`
 	sqlConsume = `
 INSERT INTO ingest.http_tokens (community_id, event_id, expires_at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`
 
+	// Conflicts on operator_tokens_pkey.
+	sqlConsumeOperators = `
+INSERT INTO ingest.operator_tokens (event_id, expires_at) VALUES ($1, $2) ON CONFLICT DO NOTHING`
+
+	// By operator_tokens_expiry and operator_tokens_pkey.
+	sqlForgetOperators = `
+DELETE FROM ingest.operator_tokens t
+USING (
+    SELECT event_id FROM ingest.operator_tokens
+    WHERE expires_at < $1 ORDER BY expires_at LIMIT $2
+    FOR UPDATE SKIP LOCKED) AS q
+WHERE t.event_id = q.event_id`
+
 	// By http_tokens_expiry and http_tokens_pkey.
 	sqlForget = `
 DELETE FROM ingest.http_tokens t
@@ -301,10 +314,15 @@ func Describe(d Description) Change {
 	}
 }
 
-// ConsumeToken remembers the id of an HTTP token until it expires, or returns ErrTokenUsed. It is not tried
-// again: an insertion whose outcome is unknown must not make its own repetition look like a thief's.
+// ConsumeToken remembers the id of an HTTP token until it expires, or returns ErrTokenUsed. Community 0 is that of operators'
+// requests, which belong to none. It is not tried again: an insertion whose outcome is unknown must not make its own
+// repetition look like a thief's.
 func (s *Store) ConsumeToken(ctx context.Context, community int64, id nostr.ID, expires time.Time) error {
-	tag, err := s.pool.Exec(ctx, sqlConsume, community, id[:], expires)
+	query, args := sqlConsume, []any{community, id[:], expires}
+	if community == 0 {
+		query, args = sqlConsumeOperators, args[1:]
+	}
+	tag, err := s.pool.Exec(ctx, query, args...)
 	switch {
 	case postgres.IsForeignKeyViolation(err):
 		return ErrNoCommunity
@@ -318,7 +336,16 @@ func (s *Store) ConsumeToken(ctx context.Context, community int64, id nostr.ID, 
 
 // ExpireTokens forgets up to limit tokens that had expired before a moment, and returns how many.
 func (s *Store) ExpireTokens(ctx context.Context, before time.Time, limit int) (int, error) {
-	tag, err := s.pool.Exec(ctx, sqlForget, before, limit)
+	return s.expireTokens(ctx, sqlForget, before, limit)
+}
+
+// ExpireOperatorTokens is ExpireTokens for those of operators.
+func (s *Store) ExpireOperatorTokens(ctx context.Context, before time.Time, limit int) (int, error) {
+	return s.expireTokens(ctx, sqlForgetOperators, before, limit)
+}
+
+func (s *Store) expireTokens(ctx context.Context, query string, before time.Time, limit int) (int, error) {
+	tag, err := s.pool.Exec(ctx, query, before, limit)
 	if err != nil {
 		return 0, fmt.Errorf("expire tokens: %w", err)
 	}

@@ -26,9 +26,13 @@ DELETE FROM ingest.reminders r
 USING unnest($1::bigint[], $2::bigint[], $3::bytea[]) AS q (community_id, due_at, id)
 WHERE r.community_id = q.community_id AND r.due_at = q.due_at AND r.id = q.id`
 
-	// By reminders_due: whose communities have something to do, the longest waiting first.
+	// By reminders_due and communities_pkey: whose communities have something to do, the longest waiting first. In one that
+	// is archived nobody is reminded of anything until it is served again.
 	sqlRemindCommunities = `
-SELECT community_id FROM (SELECT community_id, due_at FROM ingest.reminders WHERE due_at <= $1 ORDER BY due_at LIMIT $2) AS due
+SELECT community_id FROM (
+    SELECT r.community_id, r.due_at FROM ingest.reminders r
+    WHERE r.due_at <= $1 AND EXISTS (SELECT FROM ingest.communities c WHERE c.id = r.community_id AND c.archived_at IS NULL)
+    ORDER BY r.due_at LIMIT $2) AS due
 GROUP BY community_id ORDER BY min(due_at)`
 
 	// By reminders_pkey and events_time. Rows that another replica has in hand are left to it, and so are those of versions
@@ -122,11 +126,14 @@ func (s *Store) remind(ctx context.Context, community int64, now time.Time, limi
 	locks := lockSet{}
 	locks.shared(communityLock(community))
 	err = s.transact(ctx, locks, func(x *change) error {
-		if err := x.enter(ctx, community); err != nil {
+		passed, found = 0, 0
+		switch err := x.enter(ctx, community); {
+		case errors.Is(err, ErrNoCommunity), err == nil && x.state.Communities[community].Archived:
+			return nil // meanwhile
+		case err != nil:
 			return err
 		}
 		var done reminderColumns
-		found = 0
 		room := remindBytes
 		if s.most != nil {
 			room = min(room, s.most())

@@ -127,7 +127,10 @@ func (s *Store) SignRosters(ctx context.Context, limit int) (int, error) {
 			if err != nil || tag.RowsAffected() == 0 {
 				return err
 			}
-			if err := x.enter(ctx, community); err != nil {
+			switch err := x.enter(ctx, community); {
+			case errors.Is(err, ErrNoCommunity):
+				return nil // it is being deleted
+			case err != nil:
 				return err
 			}
 			list, err := x.readRoster(ctx, x.listed(maxListed))

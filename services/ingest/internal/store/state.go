@@ -17,7 +17,8 @@ import (
 const (
 	// By communities_pkey.
 	sqlCommunities = `
-SELECT id, access = 'closed', min_pow, unknown_kinds = 'registry-only', acl_version FROM ingest.communities WHERE id = ANY($1::bigint[])`
+SELECT id, access = 'closed', min_pow, unknown_kinds = 'registry-only', acl_version, archived_at IS NOT NULL, deleting_at IS NOT NULL
+FROM ingest.communities WHERE id = ANY($1::bigint[])`
 
 	// By channels_h_key.
 	sqlChannels = `
@@ -81,7 +82,7 @@ JOIN ingest.vanished v ON v.community_id = q.community_id AND v.pubkey = q.pubke
 
 	// By community_hosts_pkey.
 	sqlHosts = `
-SELECT host, community_id FROM ingest.community_hosts WHERE host = ANY($1::text[])`
+SELECT host, community_id FROM ingest.community_hosts WHERE host = ANY($1::text[]) AND community_id IS NOT NULL`
 
 	// By tombstones_pkey.
 	sqlTombstones = `
@@ -192,10 +193,10 @@ func (q *question) queue(b *pgx.Batch, st *policy.State, withStored bool) {
 func (q *question) queueDirectory(b *pgx.Batch, st *policy.State) {
 	b.Queue(sqlCommunities, q.communities.list).Query(func(rows pgx.Rows) error {
 		var id, acl int64
-		var closed, registryOnly bool
-		var work int
-		_, err := pgx.ForEachRow(rows, []any{&id, &closed, &work, &registryOnly, &acl}, func() error {
-			st.Communities[id] = policy.Community{Closed: closed, MinPow: work, RegistryOnly: registryOnly, ACLVersion: uint64(acl)}
+		var c policy.Community
+		_, err := pgx.ForEachRow(rows, []any{&id, &c.Closed, &c.MinPow, &c.RegistryOnly, &acl, &c.Archived, &c.Deleting}, func() error {
+			c.ACLVersion = uint64(acl)
+			st.Communities[id] = c
 			return nil
 		})
 		return err

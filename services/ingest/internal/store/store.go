@@ -33,6 +33,7 @@ type Store struct {
 	changes    *limit.Budget // connections of changes that are no batches
 	eraseBytes int64         // what one deletion may cover
 	most       func() int    // bytes of a message, nil for any number
+	maxOwned   int           // communities of an owner, 0 for any number
 	key        *nostr.SecretKey
 	publish    func(ctx context.Context, row *Row)
 	revoked    func(ctx context.Context, r Revocation)
@@ -63,6 +64,9 @@ func WithPublish(publish func(ctx context.Context, row *Row)) Option {
 func WithRevoked(revoked func(ctx context.Context, r Revocation)) Option {
 	return func(s *Store) { s.revoked = revoked }
 }
+
+// WithMaxOwned bounds how many communities a key can own; 0 is any number. What it owns already stays.
+func WithMaxOwned(most int) Option { return func(s *Store) { s.maxOwned = most } }
 
 // WithMessageBytes has each transaction ask how many bytes one message to be published may have, and fail with a
 // RefusedError instead of committing a larger one.

@@ -2,7 +2,7 @@
 //
 // It owns the rule in its two forms, which must say the same: as SQL that is part of every statement on
 // events (so that the rule and the data come from one snapshot), and as Decide, which answers for many
-// keys at once from rows of one snapshot. The rule: an open community admits everybody, a closed one its
+// keys at once from rows of one snapshot. The rule: an archived community admits nobody, an open one everybody, a closed one its
 // members and, unless it refuses them, their agents (view ingest.admitted); a channel's events are for everybody
 // admitted if it is open, for its members if it is private; a member of a channel is a key that satisfies all of this by
 // itself, and a key that is banned, or whose owner is (view ingest.barred), satisfies nothing; events of kinds that
@@ -28,7 +28,7 @@ type Reader struct {
 
 // Topic is the access state of one topic, read in one snapshot.
 type Topic struct {
-	// Exists is false when there is no such community; all but Standby is zero then.
+	// Exists is false when there is no such community, or when it is archived, which is the same for everybody.
 	Exists bool
 	// Open is true when the community admits everybody.
 	Open bool
@@ -84,6 +84,9 @@ func (t *Topic) Decide(h string, keys []nostr.PubKey) []bool {
 func (t *Topic) Moderate(keys []nostr.PubKey) []bool {
 	moderates, banned := set(false, t.Moderators), set(false, t.Banned)
 	answer := make([]bool, len(keys))
+	if !t.Exists {
+		return answer
+	}
 	for i, k := range keys {
 		answer[i] = moderates(k) && !banned(k)
 	}

@@ -31,7 +31,7 @@ const (
                 AND (c.access = 'open' OR EXISTS (
                     SELECT FROM ingest.admitted m WHERE m.community_id = c.id AND m.pubkey = q.key OFFSET 0))) OFFSET 0
     ) AS k (keys)
-    WHERE c.id = @community)`
+    WHERE c.id = @community AND c.archived_at IS NULL)`
 
 	// Admitted holds when the reader may read anything in the community.
 	Admitted = `(SELECT admitted FROM reader)`

@@ -38,8 +38,17 @@ func New(s Store, wait time.Duration) *Directory { return &Directory{store: s, w
 var errUnknown = fault.New(fault.NotFound, "no such community")
 
 // Resolve returns the community of a host: of the exact authority if it is registered with its port, else
-// of the name without it. An unknown or malformed host is NotFound.
+// of the name without it. An unknown or malformed host is NotFound, and so is that of an archived community.
 func (d *Directory) Resolve(ctx context.Context, host string) (store.Community, error) {
+	c, err := d.Find(ctx, host)
+	if err == nil && c.Archived {
+		return store.Community{}, errUnknown
+	}
+	return c, err
+}
+
+// Find is Resolve for operators, who see archived communities too.
+func (d *Directory) Find(ctx context.Context, host string) (store.Community, error) {
 	host, err := tenant.NormalizeHost(host)
 	if err != nil {
 		return store.Community{}, errUnknown

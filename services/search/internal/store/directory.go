@@ -30,12 +30,17 @@ type Community struct {
 	Blocked []string
 	// Owner is the owner who has been it longest, empty if there is none.
 	Owner []byte
+	// UUID is its name for clients.
+	UUID string
+	// Archived is set when it is served to nobody.
+	Archived bool
 }
 
 // maxBlocked is how many blocked networks a community's description holds, the newest.
 const maxBlocked = 1024
 
-// communityByHost finds the community of the first of $1 that is registered.
+// communityByHost finds the community of the first of $1 that is registered. A host that is kept from everybody, because
+// its community was deleted, is registered and has none.
 //
 // Index: community_hosts_pkey, communities_pkey, community_hosts_community, blocked_networks_pkey,
 // community_members_pkey.
@@ -44,11 +49,14 @@ SELECT c.id, c.name, c.description, c.icon, c.access = 'closed', c.acl_version,
     ARRAY(SELECT a.host FROM ingest.community_hosts a WHERE a.community_id = c.id ORDER BY a.is_primary DESC, a.host),
     c.min_pow,
     ARRAY(SELECT b.network::text FROM ingest.blocked_networks b WHERE b.community_id = c.id ORDER BY b.decided_at DESC, b.network LIMIT $2),
-    (SELECT m.pubkey FROM ingest.community_members m WHERE m.community_id = c.id AND m.role = 'owner' ORDER BY m.added_at, m.pubkey LIMIT 1)
-FROM unnest($1::text[]) WITH ORDINALITY AS w (host, rank)
-JOIN ingest.community_hosts h ON h.host = w.host
-JOIN ingest.communities c ON c.id = h.community_id
-ORDER BY w.rank LIMIT 1`
+    (SELECT m.pubkey FROM ingest.community_members m WHERE m.community_id = c.id AND m.role = 'owner' ORDER BY m.added_at, m.pubkey LIMIT 1),
+    c.uuid::text, c.archived_at IS NOT NULL
+FROM (
+    SELECT h.community_id FROM unnest($1::text[]) WITH ORDINALITY AS w (host, rank)
+    JOIN ingest.community_hosts h ON h.host = w.host
+    ORDER BY w.rank LIMIT 1
+) AS h
+JOIN ingest.communities c ON c.id = h.community_id`
 
 // CommunityByHost returns the community of the first of hosts (normalised, in order of preference) that is
 // registered, and whether there is one.
@@ -58,7 +66,8 @@ func (s *Store) CommunityByHost(ctx context.Context, hosts []string) (Community,
 	err := s.read(ctx, func(ctx context.Context, conn *pgx.Conn, _ session) error {
 		c = Community{}
 		err := conn.QueryRow(ctx, communityByHost, hosts, maxBlocked).
-			Scan(&c.ID, &c.Name, &c.Description, &c.Icon, &c.Closed, &c.Version, &c.Hosts, &c.MinPoW, &c.Blocked, &c.Owner)
+			Scan(&c.ID, &c.Name, &c.Description, &c.Icon, &c.Closed, &c.Version, &c.Hosts, &c.MinPoW, &c.Blocked, &c.Owner,
+				&c.UUID, &c.Archived)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}
@@ -76,7 +85,7 @@ func (s *Store) CommunityByHost(ctx context.Context, hosts []string) (Community,
 // Index: communities_pkey, channels_h_key, community_members_pkey, channel_members_pkey,
 // banned_pubkeys_pkey, agents_pkey.
 const topicAccess = `
-SELECT pg_catalog.pg_is_in_recovery(), c.id IS NOT NULL, coalesce(c.access = 'open', false), coalesce(c.acl_version, 0),
+SELECT pg_catalog.pg_is_in_recovery(), c.id IS NOT NULL AND c.archived_at IS NULL, coalesce(c.access = 'open', false), coalesce(c.acl_version, 0),
     ARRAY(SELECT q.key FROM unnest($3::bytea[]) AS q (key)
         WHERE c.access <> 'open' AND EXISTS (SELECT FROM ingest.admitted m
             WHERE m.community_id = c.id AND m.pubkey = q.key OFFSET 0)),

@@ -32,6 +32,11 @@ type ListedCommunity struct {
 	Hosts []string
 	// Members is how many it has, at most MaxCounted.
 	Members uint32
+	// Archived is when it was archived, nil if it is not. Deleting is set when its rows are being removed.
+	Archived *time.Time
+	Deleting bool
+	// UUID is its name for clients and operators.
+	UUID string
 }
 
 // communities reads a page of $2 after the community $1.
@@ -40,7 +45,8 @@ type ListedCommunity struct {
 const communities = `
 SELECT c.id, c.name, c.access = 'closed', c.created_at,
     ARRAY(SELECT h.host FROM ingest.community_hosts h WHERE h.community_id = c.id ORDER BY h.is_primary DESC, h.host LIMIT $3),
-    (SELECT count(*) FROM (SELECT FROM ingest.community_members m WHERE m.community_id = c.id LIMIT $4) AS counted)
+    (SELECT count(*) FROM (SELECT FROM ingest.community_members m WHERE m.community_id = c.id LIMIT $4) AS counted),
+    c.archived_at, c.deleting_at IS NOT NULL, c.uuid::text
 FROM ingest.communities c WHERE c.id > $1 ORDER BY c.id LIMIT $2`
 
 // Communities returns at most limit communities after the one named, the oldest first; 0 begins.

@@ -61,10 +61,11 @@ SELECT network::text, reason FROM ingest.blocked_networks WHERE community_id = $
 
 // moderates tells whether $2 is an owner or admin of a community, and not banned.
 //
-// Index: community_members_pkey, banned_pubkeys_pkey, agents_pkey.
+// Index: community_members_pkey, banned_pubkeys_pkey, agents_pkey, communities_pkey.
 const moderates = `
 SELECT EXISTS (SELECT FROM ingest.community_members WHERE community_id = $1 AND pubkey = $2 AND role IN ('owner', 'admin'))
-    AND NOT EXISTS (SELECT FROM ingest.barred WHERE community_id = $1 AND pubkey = $2)`
+    AND NOT EXISTS (SELECT FROM ingest.barred WHERE community_id = $1 AND pubkey = $2)
+    AND EXISTS (SELECT FROM ingest.communities WHERE id = $1 AND archived_at IS NULL)`
 
 // decided returns those of $2 that a moderator has looked at.
 //

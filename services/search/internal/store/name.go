@@ -38,6 +38,7 @@ SELECT e.raw FROM (
     LIMIT $4
 ) AS e
 WHERE octet_length(e.raw) <= $6
+    AND EXISTS (SELECT FROM ingest.communities c WHERE c.id = $1 AND c.archived_at IS NULL OFFSET 0)
     AND NOT EXISTS (SELECT FROM ingest.banned_pubkeys b WHERE b.community_id = $1 AND b.pubkey = e.pubkey
         AND (b.expires_at IS NULL OR b.expires_at > to_timestamp($3::bigint)) OFFSET 0)
     AND NOT EXISTS (SELECT FROM ingest.vanished v

@@ -182,6 +182,7 @@ type Revocation struct {
 	//
 	//	*Revocation_Pubkey
 	//	*Revocation_Network
+	//	*Revocation_Community
 	Target isRevocation_Target `protobuf_oneof:"target"`
 	// acl_version is the community's access version from which on this holds.
 	AclVersion    uint64 `protobuf:"varint,3,opt,name=acl_version,json=aclVersion,proto3" json:"acl_version,omitempty"`
@@ -244,6 +245,15 @@ func (x *Revocation) GetNetwork() string {
 	return ""
 }
 
+func (x *Revocation) GetCommunity() bool {
+	if x != nil {
+		if x, ok := x.Target.(*Revocation_Community); ok {
+			return x.Community
+		}
+	}
+	return false
+}
+
 func (x *Revocation) GetAclVersion() uint64 {
 	if x != nil {
 		return x.AclVersion
@@ -265,9 +275,16 @@ type Revocation_Network struct {
 	Network string `protobuf:"bytes,2,opt,name=network,proto3,oneof"`
 }
 
+type Revocation_Community struct {
+	// community is true when the whole community was archived.
+	Community bool `protobuf:"varint,4,opt,name=community,proto3,oneof"`
+}
+
 func (*Revocation_Pubkey) isRevocation_Target() {}
 
 func (*Revocation_Network) isRevocation_Target() {}
+
+func (*Revocation_Community) isRevocation_Target() {}
 
 // PresenceRecord is the value of a key in the bucket presence: a gateway has a connection of a public key.
 type PresenceRecord struct {
@@ -339,11 +356,12 @@ const file_apiary_bus_v1_bus_proto_rawDesc = "" +
 	"partitions\"D\n" +
 	"\x0ePartitionBatch\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\rR\tpartition\x12\x14\n" +
-	"\x05batch\x18\x02 \x01(\fR\x05batch\"m\n" +
+	"\x05batch\x18\x02 \x01(\fR\x05batch\"\x8d\x01\n" +
 	"\n" +
 	"Revocation\x12\x18\n" +
 	"\x06pubkey\x18\x01 \x01(\fH\x00R\x06pubkey\x12\x1a\n" +
-	"\anetwork\x18\x02 \x01(\tH\x00R\anetwork\x12\x1f\n" +
+	"\anetwork\x18\x02 \x01(\tH\x00R\anetwork\x12\x1e\n" +
+	"\tcommunity\x18\x04 \x01(\bH\x00R\tcommunity\x12\x1f\n" +
 	"\vacl_version\x18\x03 \x01(\x04R\n" +
 	"aclVersionB\b\n" +
 	"\x06target\"K\n" +
@@ -390,6 +408,7 @@ func file_apiary_bus_v1_bus_proto_init() {
 	file_apiary_bus_v1_bus_proto_msgTypes[3].OneofWrappers = []any{
 		(*Revocation_Pubkey)(nil),
 		(*Revocation_Network)(nil),
+		(*Revocation_Community)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

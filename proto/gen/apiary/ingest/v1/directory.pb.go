@@ -9,6 +9,7 @@ package ingestv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -180,6 +181,116 @@ func (Agents) EnumDescriptor() ([]byte, []int) {
 	return file_apiary_ingest_v1_directory_proto_rawDescGZIP(), []int{2}
 }
 
+// Existing says what happens to a community that exists already.
+type Existing int32
+
+const (
+	// EXISTING_UNSPECIFIED leaves it as it is.
+	Existing_EXISTING_UNSPECIFIED Existing = 0
+	// EXISTING_REFUSE: the answer is EXISTS.
+	Existing_EXISTING_REFUSE Existing = 1
+	// EXISTING_ROTATE_OWNER: the owner of the request becomes an owner, and the one before an admin.
+	Existing_EXISTING_ROTATE_OWNER Existing = 2
+)
+
+// Enum value maps for Existing.
+var (
+	Existing_name = map[int32]string{
+		0: "EXISTING_UNSPECIFIED",
+		1: "EXISTING_REFUSE",
+		2: "EXISTING_ROTATE_OWNER",
+	}
+	Existing_value = map[string]int32{
+		"EXISTING_UNSPECIFIED":  0,
+		"EXISTING_REFUSE":       1,
+		"EXISTING_ROTATE_OWNER": 2,
+	}
+)
+
+func (x Existing) Enum() *Existing {
+	p := new(Existing)
+	*p = x
+	return p
+}
+
+func (x Existing) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Existing) Descriptor() protoreflect.EnumDescriptor {
+	return file_apiary_ingest_v1_directory_proto_enumTypes[3].Descriptor()
+}
+
+func (Existing) Type() protoreflect.EnumType {
+	return &file_apiary_ingest_v1_directory_proto_enumTypes[3]
+}
+
+func (x Existing) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Existing.Descriptor instead.
+func (Existing) EnumDescriptor() ([]byte, []int) {
+	return file_apiary_ingest_v1_directory_proto_rawDescGZIP(), []int{3}
+}
+
+// DeletionStage is how far a deletion is.
+type DeletionStage int32
+
+const (
+	// DELETION_STAGE_UNSPECIFIED is not used.
+	DeletionStage_DELETION_STAGE_UNSPECIFIED DeletionStage = 0
+	// DELETION_STAGE_REQUESTED: it will begin.
+	DeletionStage_DELETION_STAGE_REQUESTED DeletionStage = 1
+	// DELETION_STAGE_DRAINING: rows are being removed.
+	DeletionStage_DELETION_STAGE_DRAINING DeletionStage = 2
+	// DELETION_STAGE_DELETED: nothing of the community is left but its hosts.
+	DeletionStage_DELETION_STAGE_DELETED DeletionStage = 3
+)
+
+// Enum value maps for DeletionStage.
+var (
+	DeletionStage_name = map[int32]string{
+		0: "DELETION_STAGE_UNSPECIFIED",
+		1: "DELETION_STAGE_REQUESTED",
+		2: "DELETION_STAGE_DRAINING",
+		3: "DELETION_STAGE_DELETED",
+	}
+	DeletionStage_value = map[string]int32{
+		"DELETION_STAGE_UNSPECIFIED": 0,
+		"DELETION_STAGE_REQUESTED":   1,
+		"DELETION_STAGE_DRAINING":    2,
+		"DELETION_STAGE_DELETED":     3,
+	}
+)
+
+func (x DeletionStage) Enum() *DeletionStage {
+	p := new(DeletionStage)
+	*p = x
+	return p
+}
+
+func (x DeletionStage) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (DeletionStage) Descriptor() protoreflect.EnumDescriptor {
+	return file_apiary_ingest_v1_directory_proto_enumTypes[4].Descriptor()
+}
+
+func (DeletionStage) Type() protoreflect.EnumType {
+	return &file_apiary_ingest_v1_directory_proto_enumTypes[4]
+}
+
+func (x DeletionStage) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use DeletionStage.Descriptor instead.
+func (DeletionStage) EnumDescriptor() ([]byte, []int) {
+	return file_apiary_ingest_v1_directory_proto_rawDescGZIP(), []int{4}
+}
+
 // CreateCommunityRequest names the community.
 type CreateCommunityRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -190,7 +301,13 @@ type CreateCommunityRequest struct {
 	// access is ACCESS_OPEN or ACCESS_CLOSED.
 	Access Access `protobuf:"varint,3,opt,name=access,proto3,enum=apiary.ingest.v1.Access" json:"access,omitempty"`
 	// owner becomes the first member with role owner, 32 bytes; optional for an open community.
-	Owner         []byte `protobuf:"bytes,4,opt,name=owner,proto3" json:"owner,omitempty"`
+	Owner []byte `protobuf:"bytes,4,opt,name=owner,proto3" json:"owner,omitempty"`
+	// aliases are further authorities of the community, at most 63; they are normalised.
+	Aliases []string `protobuf:"bytes,5,rep,name=aliases,proto3" json:"aliases,omitempty"`
+	// description is shown to clients (NIP-11).
+	Description string `protobuf:"bytes,6,opt,name=description,proto3" json:"description,omitempty"`
+	// existing says what happens when the host has a community already.
+	Existing      Existing `protobuf:"varint,7,opt,name=existing,proto3,enum=apiary.ingest.v1.Existing" json:"existing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -253,15 +370,45 @@ func (x *CreateCommunityRequest) GetOwner() []byte {
 	return nil
 }
 
+func (x *CreateCommunityRequest) GetAliases() []string {
+	if x != nil {
+		return x.Aliases
+	}
+	return nil
+}
+
+func (x *CreateCommunityRequest) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+func (x *CreateCommunityRequest) GetExisting() Existing {
+	if x != nil {
+		return x.Existing
+	}
+	return Existing_EXISTING_UNSPECIFIED
+}
+
 // CreateCommunityResponse tells which community the host has.
 type CreateCommunityResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// community is its surrogate key.
 	Community int64 `protobuf:"varint,1,opt,name=community,proto3" json:"community,omitempty"`
 	// created is false when the host had a community before.
-	Created       bool `protobuf:"varint,2,opt,name=created,proto3" json:"created,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Created bool `protobuf:"varint,2,opt,name=created,proto3" json:"created,omitempty"`
+	// uuid is the name of the community for clients and operators.
+	Uuid string `protobuf:"bytes,3,opt,name=uuid,proto3" json:"uuid,omitempty"`
+	// owner is the key that has owned it longest, or that of the request if it is an owner; 32 bytes, empty if there is none.
+	Owner []byte `protobuf:"bytes,4,opt,name=owner,proto3" json:"owner,omitempty"`
+	// differences name what the community has otherwise than the request asks for: name, description, access, owner,
+	// aliases, archived. Empty for one that was created.
+	Differences []string `protobuf:"bytes,5,rep,name=differences,proto3" json:"differences,omitempty"`
+	// max_communities_per_owner is how many a key can own; 0 is any number.
+	MaxCommunitiesPerOwner uint32 `protobuf:"varint,6,opt,name=max_communities_per_owner,json=maxCommunitiesPerOwner,proto3" json:"max_communities_per_owner,omitempty"`
+	unknownFields          protoimpl.UnknownFields
+	sizeCache              protoimpl.SizeCache
 }
 
 func (x *CreateCommunityResponse) Reset() {
@@ -308,6 +455,1212 @@ func (x *CreateCommunityResponse) GetCreated() bool {
 	return false
 }
 
+func (x *CreateCommunityResponse) GetUuid() string {
+	if x != nil {
+		return x.Uuid
+	}
+	return ""
+}
+
+func (x *CreateCommunityResponse) GetOwner() []byte {
+	if x != nil {
+		return x.Owner
+	}
+	return nil
+}
+
+func (x *CreateCommunityResponse) GetDifferences() []string {
+	if x != nil {
+		return x.Differences
+	}
+	return nil
+}
+
+func (x *CreateCommunityResponse) GetMaxCommunitiesPerOwner() uint32 {
+	if x != nil {
+		return x.MaxCommunitiesPerOwner
+	}
+	return 0
+}
+
+// CommunityRef chooses a community.
+type CommunityRef struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// by is one of its names.
+	//
+	// Types that are valid to be assigned to By:
+	//
+	//	*CommunityRef_Host
+	//	*CommunityRef_Uuid
+	By            isCommunityRef_By `protobuf_oneof:"by"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CommunityRef) Reset() {
+	*x = CommunityRef{}
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CommunityRef) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CommunityRef) ProtoMessage() {}
+
+func (x *CommunityRef) ProtoReflect() protoreflect.Message {
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CommunityRef.ProtoReflect.Descriptor instead.
+func (*CommunityRef) Descriptor() ([]byte, []int) {
+	return file_apiary_ingest_v1_directory_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *CommunityRef) GetBy() isCommunityRef_By {
+	if x != nil {
+		return x.By
+	}
+	return nil
+}
+
+func (x *CommunityRef) GetHost() string {
+	if x != nil {
+		if x, ok := x.By.(*CommunityRef_Host); ok {
+			return x.Host
+		}
+	}
+	return ""
+}
+
+func (x *CommunityRef) GetUuid() string {
+	if x != nil {
+		if x, ok := x.By.(*CommunityRef_Uuid); ok {
+			return x.Uuid
+		}
+	}
+	return ""
+}
+
+type isCommunityRef_By interface {
+	isCommunityRef_By()
+}
+
+type CommunityRef_Host struct {
+	// host is one of its hosts; it is normalised.
+	Host string `protobuf:"bytes,1,opt,name=host,proto3,oneof"`
+}
+
+type CommunityRef_Uuid struct {
+	// uuid is its name for clients and operators.
+	Uuid string `protobuf:"bytes,2,opt,name=uuid,proto3,oneof"`
+}
+
+func (*CommunityRef_Host) isCommunityRef_By() {}
+
+func (*CommunityRef_Uuid) isCommunityRef_By() {}
+
+// GetHostRequest names a host.
+type GetHostRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// host is the authority clients would connect to; it is normalised.
+	Host          string `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetHostRequest) Reset() {
+	*x = GetHostRequest{}
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetHostRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetHostRequest) ProtoMessage() {}
+
+func (x *GetHostRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetHostRequest.ProtoReflect.Descriptor instead.
+func (*GetHostRequest) Descriptor() ([]byte, []int) {
+	return file_apiary_ingest_v1_directory_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *GetHostRequest) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+// GetHostResponse says whose a host is.
+type GetHostResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// host is the normal form.
+	Host string `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
+	// available is true when a community can be created for it.
+	Available bool `protobuf:"varint,2,opt,name=available,proto3" json:"available,omitempty"`
+	// uuid names the community that has it, empty if there is none.
+	Uuid string `protobuf:"bytes,3,opt,name=uuid,proto3" json:"uuid,omitempty"`
+	// retired is true when a community that was deleted had it.
+	Retired       bool `protobuf:"varint,4,opt,name=retired,proto3" json:"retired,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetHostResponse) Reset() {
+	*x = GetHostResponse{}
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetHostResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetHostResponse) ProtoMessage() {}
+
+func (x *GetHostResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetHostResponse.ProtoReflect.Descriptor instead.
+func (*GetHostResponse) Descriptor() ([]byte, []int) {
+	return file_apiary_ingest_v1_directory_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *GetHostResponse) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *GetHostResponse) GetAvailable() bool {
+	if x != nil {
+		return x.Available
+	}
+	return false
+}
+
+func (x *GetHostResponse) GetUuid() string {
+	if x != nil {
+		return x.Uuid
+	}
+	return ""
+}
+
+func (x *GetHostResponse) GetRetired() bool {
+	if x != nil {
+		return x.Retired
+	}
+	return false
+}
+
+// ListOwnedRequest names an owner.
+type ListOwnedRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// owner is the key, 32 bytes.
+	Owner         []byte `protobuf:"bytes,1,opt,name=owner,proto3" json:"owner,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListOwnedRequest) Reset() {
+	*x = ListOwnedRequest{}
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListOwnedRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListOwnedRequest) ProtoMessage() {}
+
+func (x *ListOwnedRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListOwnedRequest.ProtoReflect.Descriptor instead.
+func (*ListOwnedRequest) Descriptor() ([]byte, []int) {
+	return file_apiary_ingest_v1_directory_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ListOwnedRequest) GetOwner() []byte {
+	if x != nil {
+		return x.Owner
+	}
+	return nil
+}
+
+// ListOwnedResponse is what a key owns.
+type ListOwnedResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// communities are the oldest 1,000.
+	Communities []*OwnedCommunity `protobuf:"bytes,1,rep,name=communities,proto3" json:"communities,omitempty"`
+	// max_communities_per_owner is how many a key can own; 0 is any number.
+	MaxCommunitiesPerOwner uint32 `protobuf:"varint,2,opt,name=max_communities_per_owner,json=maxCommunitiesPerOwner,proto3" json:"max_communities_per_owner,omitempty"`
+	unknownFields          protoimpl.UnknownFields
+	sizeCache              protoimpl.SizeCache
+}
+
+func (x *ListOwnedResponse) Reset() {
+	*x = ListOwnedResponse{}
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListOwnedResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListOwnedResponse) ProtoMessage() {}
+
+func (x *ListOwnedResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListOwnedResponse.ProtoReflect.Descriptor instead.
+func (*ListOwnedResponse) Descriptor() ([]byte, []int) {
+	return file_apiary_ingest_v1_directory_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ListOwnedResponse) GetCommunities() []*OwnedCommunity {
+	if x != nil {
+		return x.Communities
+	}
+	return nil
+}
+
+func (x *ListOwnedResponse) GetMaxCommunitiesPerOwner() uint32 {
+	if x != nil {
+		return x.MaxCommunitiesPerOwner
+	}
+	return 0
+}
+
+// OwnedCommunity is a community of an owner.
+type OwnedCommunity struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// uuid is its name.
+	Uuid string `protobuf:"bytes,1,opt,name=uuid,proto3" json:"uuid,omitempty"`
+	// host is its first host.
+	Host string `protobuf:"bytes,2,opt,name=host,proto3" json:"host,omitempty"`
+	// create_time is when it was created.
+	CreateTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
+	// archive_time is when it was archived, absent if it is not.
+	ArchiveTime   *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=archive_time,json=archiveTime,proto3" json:"archive_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OwnedCommunity) Reset() {
+	*x = OwnedCommunity{}
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OwnedCommunity) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OwnedCommunity) ProtoMessage() {}
+
+func (x *OwnedCommunity) ProtoReflect() protoreflect.Message {
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OwnedCommunity.ProtoReflect.Descriptor instead.
+func (*OwnedCommunity) Descriptor() ([]byte, []int) {
+	return file_apiary_ingest_v1_directory_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *OwnedCommunity) GetUuid() string {
+	if x != nil {
+		return x.Uuid
+	}
+	return ""
+}
+
+func (x *OwnedCommunity) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *OwnedCommunity) GetCreateTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreateTime
+	}
+	return nil
+}
+
+func (x *OwnedCommunity) GetArchiveTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ArchiveTime
+	}
+	return nil
+}
+
+// ArchiveCommunityRequest names a community.
+type ArchiveCommunityRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// community is the one.
+	Community *CommunityRef `protobuf:"bytes,1,opt,name=community,proto3" json:"community,omitempty"`
+	// owner must own the community, 32 bytes; empty: nothing is checked.
+	Owner         []byte `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ArchiveCommunityRequest) Reset() {
+	*x = ArchiveCommunityRequest{}
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ArchiveCommunityRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ArchiveCommunityRequest) ProtoMessage() {}
+
+func (x *ArchiveCommunityRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ArchiveCommunityRequest.ProtoReflect.Descriptor instead.
+func (*ArchiveCommunityRequest) Descriptor() ([]byte, []int) {
+	return file_apiary_ingest_v1_directory_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ArchiveCommunityRequest) GetCommunity() *CommunityRef {
+	if x != nil {
+		return x.Community
+	}
+	return nil
+}
+
+func (x *ArchiveCommunityRequest) GetOwner() []byte {
+	if x != nil {
+		return x.Owner
+	}
+	return nil
+}
+
+// ArchiveCommunityResponse confirms the change.
+type ArchiveCommunityResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// uuid and host name the community.
+	Uuid string `protobuf:"bytes,1,opt,name=uuid,proto3" json:"uuid,omitempty"`
+	// host is its first host.
+	Host string `protobuf:"bytes,2,opt,name=host,proto3" json:"host,omitempty"`
+	// archive_time is when it was archived first.
+	ArchiveTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=archive_time,json=archiveTime,proto3" json:"archive_time,omitempty"`
+	// announced is false when gateways may not know yet; they find out within 30 s. To ask again announces it again.
+	Announced     bool `protobuf:"varint,4,opt,name=announced,proto3" json:"announced,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ArchiveCommunityResponse) Reset() {
+	*x = ArchiveCommunityResponse{}
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ArchiveCommunityResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ArchiveCommunityResponse) ProtoMessage() {}
+
+func (x *ArchiveCommunityResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ArchiveCommunityResponse.ProtoReflect.Descriptor instead.
+func (*ArchiveCommunityResponse) Descriptor() ([]byte, []int) {
+	return file_apiary_ingest_v1_directory_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ArchiveCommunityResponse) GetUuid() string {
+	if x != nil {
+		return x.Uuid
+	}
+	return ""
+}
+
+func (x *ArchiveCommunityResponse) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *ArchiveCommunityResponse) GetArchiveTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ArchiveTime
+	}
+	return nil
+}
+
+func (x *ArchiveCommunityResponse) GetAnnounced() bool {
+	if x != nil {
+		return x.Announced
+	}
+	return false
+}
+
+// UnarchiveCommunityRequest names a community.
+type UnarchiveCommunityRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// community is the one.
+	Community *CommunityRef `protobuf:"bytes,1,opt,name=community,proto3" json:"community,omitempty"`
+	// owner must own the community, 32 bytes; empty: nothing is checked.
+	Owner         []byte `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnarchiveCommunityRequest) Reset() {
+	*x = UnarchiveCommunityRequest{}
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnarchiveCommunityRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnarchiveCommunityRequest) ProtoMessage() {}
+
+func (x *UnarchiveCommunityRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnarchiveCommunityRequest.ProtoReflect.Descriptor instead.
+func (*UnarchiveCommunityRequest) Descriptor() ([]byte, []int) {
+	return file_apiary_ingest_v1_directory_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *UnarchiveCommunityRequest) GetCommunity() *CommunityRef {
+	if x != nil {
+		return x.Community
+	}
+	return nil
+}
+
+func (x *UnarchiveCommunityRequest) GetOwner() []byte {
+	if x != nil {
+		return x.Owner
+	}
+	return nil
+}
+
+// UnarchiveCommunityResponse confirms the change.
+type UnarchiveCommunityResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// uuid and host name the community.
+	Uuid string `protobuf:"bytes,1,opt,name=uuid,proto3" json:"uuid,omitempty"`
+	// host is its first host.
+	Host          string `protobuf:"bytes,2,opt,name=host,proto3" json:"host,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnarchiveCommunityResponse) Reset() {
+	*x = UnarchiveCommunityResponse{}
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnarchiveCommunityResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnarchiveCommunityResponse) ProtoMessage() {}
+
+func (x *UnarchiveCommunityResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnarchiveCommunityResponse.ProtoReflect.Descriptor instead.
+func (*UnarchiveCommunityResponse) Descriptor() ([]byte, []int) {
+	return file_apiary_ingest_v1_directory_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *UnarchiveCommunityResponse) GetUuid() string {
+	if x != nil {
+		return x.Uuid
+	}
+	return ""
+}
+
+func (x *UnarchiveCommunityResponse) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+// TransferCommunityRequest names a community and its owners.
+type TransferCommunityRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// community is the one.
+	Community *CommunityRef `protobuf:"bytes,1,opt,name=community,proto3" json:"community,omitempty"`
+	// new_owner is who is to own it, 32 bytes.
+	NewOwner []byte `protobuf:"bytes,2,opt,name=new_owner,json=newOwner,proto3" json:"new_owner,omitempty"`
+	// expected_owner is who owns it, 32 bytes; empty: whoever has owned it longest.
+	ExpectedOwner []byte `protobuf:"bytes,3,opt,name=expected_owner,json=expectedOwner,proto3" json:"expected_owner,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TransferCommunityRequest) Reset() {
+	*x = TransferCommunityRequest{}
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TransferCommunityRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TransferCommunityRequest) ProtoMessage() {}
+
+func (x *TransferCommunityRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TransferCommunityRequest.ProtoReflect.Descriptor instead.
+func (*TransferCommunityRequest) Descriptor() ([]byte, []int) {
+	return file_apiary_ingest_v1_directory_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *TransferCommunityRequest) GetCommunity() *CommunityRef {
+	if x != nil {
+		return x.Community
+	}
+	return nil
+}
+
+func (x *TransferCommunityRequest) GetNewOwner() []byte {
+	if x != nil {
+		return x.NewOwner
+	}
+	return nil
+}
+
+func (x *TransferCommunityRequest) GetExpectedOwner() []byte {
+	if x != nil {
+		return x.ExpectedOwner
+	}
+	return nil
+}
+
+// TransferCommunityResponse confirms the change.
+type TransferCommunityResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// uuid names the community.
+	Uuid string `protobuf:"bytes,1,opt,name=uuid,proto3" json:"uuid,omitempty"`
+	// transferred is false when the new owner owned it already.
+	Transferred bool `protobuf:"varint,2,opt,name=transferred,proto3" json:"transferred,omitempty"`
+	// previous_owner is who owned it, 32 bytes; empty unless it was transferred.
+	PreviousOwner []byte `protobuf:"bytes,3,opt,name=previous_owner,json=previousOwner,proto3" json:"previous_owner,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TransferCommunityResponse) Reset() {
+	*x = TransferCommunityResponse{}
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TransferCommunityResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TransferCommunityResponse) ProtoMessage() {}
+
+func (x *TransferCommunityResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TransferCommunityResponse.ProtoReflect.Descriptor instead.
+func (*TransferCommunityResponse) Descriptor() ([]byte, []int) {
+	return file_apiary_ingest_v1_directory_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *TransferCommunityResponse) GetUuid() string {
+	if x != nil {
+		return x.Uuid
+	}
+	return ""
+}
+
+func (x *TransferCommunityResponse) GetTransferred() bool {
+	if x != nil {
+		return x.Transferred
+	}
+	return false
+}
+
+func (x *TransferCommunityResponse) GetPreviousOwner() []byte {
+	if x != nil {
+		return x.PreviousOwner
+	}
+	return nil
+}
+
+// DeleteCommunityRequest names a community.
+type DeleteCommunityRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// community is the one.
+	Community *CommunityRef `protobuf:"bytes,1,opt,name=community,proto3" json:"community,omitempty"`
+	// owner must own the community, 32 bytes.
+	Owner []byte `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
+	// request_id names the deletion, 1 to 128 bytes of text that the caller chooses: who asks again under the same one hears
+	// how far it is.
+	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteCommunityRequest) Reset() {
+	*x = DeleteCommunityRequest{}
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteCommunityRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteCommunityRequest) ProtoMessage() {}
+
+func (x *DeleteCommunityRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteCommunityRequest.ProtoReflect.Descriptor instead.
+func (*DeleteCommunityRequest) Descriptor() ([]byte, []int) {
+	return file_apiary_ingest_v1_directory_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *DeleteCommunityRequest) GetCommunity() *CommunityRef {
+	if x != nil {
+		return x.Community
+	}
+	return nil
+}
+
+func (x *DeleteCommunityRequest) GetOwner() []byte {
+	if x != nil {
+		return x.Owner
+	}
+	return nil
+}
+
+func (x *DeleteCommunityRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+// DeleteCommunityResponse says how far the deletion is.
+type DeleteCommunityResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// uuid and host name the community.
+	Uuid string `protobuf:"bytes,1,opt,name=uuid,proto3" json:"uuid,omitempty"`
+	// host was its first host.
+	Host string `protobuf:"bytes,2,opt,name=host,proto3" json:"host,omitempty"`
+	// stage is how far it is.
+	Stage DeletionStage `protobuf:"varint,3,opt,name=stage,proto3,enum=apiary.ingest.v1.DeletionStage" json:"stage,omitempty"`
+	// request_time is when it was asked for first.
+	RequestTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=request_time,json=requestTime,proto3" json:"request_time,omitempty"`
+	// removed is how many rows have been removed so far.
+	Removed       uint64 `protobuf:"varint,5,opt,name=removed,proto3" json:"removed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteCommunityResponse) Reset() {
+	*x = DeleteCommunityResponse{}
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteCommunityResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteCommunityResponse) ProtoMessage() {}
+
+func (x *DeleteCommunityResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteCommunityResponse.ProtoReflect.Descriptor instead.
+func (*DeleteCommunityResponse) Descriptor() ([]byte, []int) {
+	return file_apiary_ingest_v1_directory_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *DeleteCommunityResponse) GetUuid() string {
+	if x != nil {
+		return x.Uuid
+	}
+	return ""
+}
+
+func (x *DeleteCommunityResponse) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *DeleteCommunityResponse) GetStage() DeletionStage {
+	if x != nil {
+		return x.Stage
+	}
+	return DeletionStage_DELETION_STAGE_UNSPECIFIED
+}
+
+func (x *DeleteCommunityResponse) GetRequestTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.RequestTime
+	}
+	return nil
+}
+
+func (x *DeleteCommunityResponse) GetRemoved() uint64 {
+	if x != nil {
+		return x.Removed
+	}
+	return 0
+}
+
+// PutHostRequest names a community and a host.
+type PutHostRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// community is the one.
+	Community *CommunityRef `protobuf:"bytes,1,opt,name=community,proto3" json:"community,omitempty"`
+	// alias is the authority that it is to have as well; it is normalised.
+	Alias         string `protobuf:"bytes,2,opt,name=alias,proto3" json:"alias,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PutHostRequest) Reset() {
+	*x = PutHostRequest{}
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PutHostRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PutHostRequest) ProtoMessage() {}
+
+func (x *PutHostRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PutHostRequest.ProtoReflect.Descriptor instead.
+func (*PutHostRequest) Descriptor() ([]byte, []int) {
+	return file_apiary_ingest_v1_directory_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *PutHostRequest) GetCommunity() *CommunityRef {
+	if x != nil {
+		return x.Community
+	}
+	return nil
+}
+
+func (x *PutHostRequest) GetAlias() string {
+	if x != nil {
+		return x.Alias
+	}
+	return ""
+}
+
+// PutHostResponse confirms the change.
+type PutHostResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// added is false when the community had it already.
+	Added         bool `protobuf:"varint,1,opt,name=added,proto3" json:"added,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PutHostResponse) Reset() {
+	*x = PutHostResponse{}
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PutHostResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PutHostResponse) ProtoMessage() {}
+
+func (x *PutHostResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PutHostResponse.ProtoReflect.Descriptor instead.
+func (*PutHostResponse) Descriptor() ([]byte, []int) {
+	return file_apiary_ingest_v1_directory_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *PutHostResponse) GetAdded() bool {
+	if x != nil {
+		return x.Added
+	}
+	return false
+}
+
+// RemoveHostRequest names a community and a host.
+type RemoveHostRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// community is the one.
+	Community *CommunityRef `protobuf:"bytes,1,opt,name=community,proto3" json:"community,omitempty"`
+	// alias is the authority that it is to lose; it is normalised.
+	Alias         string `protobuf:"bytes,2,opt,name=alias,proto3" json:"alias,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveHostRequest) Reset() {
+	*x = RemoveHostRequest{}
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveHostRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveHostRequest) ProtoMessage() {}
+
+func (x *RemoveHostRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveHostRequest.ProtoReflect.Descriptor instead.
+func (*RemoveHostRequest) Descriptor() ([]byte, []int) {
+	return file_apiary_ingest_v1_directory_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *RemoveHostRequest) GetCommunity() *CommunityRef {
+	if x != nil {
+		return x.Community
+	}
+	return nil
+}
+
+func (x *RemoveHostRequest) GetAlias() string {
+	if x != nil {
+		return x.Alias
+	}
+	return ""
+}
+
+// RemoveHostResponse confirms the change.
+type RemoveHostResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveHostResponse) Reset() {
+	*x = RemoveHostResponse{}
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveHostResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveHostResponse) ProtoMessage() {}
+
+func (x *RemoveHostResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveHostResponse.ProtoReflect.Descriptor instead.
+func (*RemoveHostResponse) Descriptor() ([]byte, []int) {
+	return file_apiary_ingest_v1_directory_proto_rawDescGZIP(), []int{19}
+}
+
+// ReleaseHostRequest names a host.
+type ReleaseHostRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// host is the one; it is normalised.
+	Host          string `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseHostRequest) Reset() {
+	*x = ReleaseHostRequest{}
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseHostRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseHostRequest) ProtoMessage() {}
+
+func (x *ReleaseHostRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseHostRequest.ProtoReflect.Descriptor instead.
+func (*ReleaseHostRequest) Descriptor() ([]byte, []int) {
+	return file_apiary_ingest_v1_directory_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ReleaseHostRequest) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+// ReleaseHostResponse confirms the change.
+type ReleaseHostResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// released is false when it was free already.
+	Released      bool `protobuf:"varint,1,opt,name=released,proto3" json:"released,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseHostResponse) Reset() {
+	*x = ReleaseHostResponse{}
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseHostResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseHostResponse) ProtoMessage() {}
+
+func (x *ReleaseHostResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseHostResponse.ProtoReflect.Descriptor instead.
+func (*ReleaseHostResponse) Descriptor() ([]byte, []int) {
+	return file_apiary_ingest_v1_directory_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *ReleaseHostResponse) GetReleased() bool {
+	if x != nil {
+		return x.Released
+	}
+	return false
+}
+
 // UpdateCommunityRequest changes a community.
 type UpdateCommunityRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -320,14 +1673,16 @@ type UpdateCommunityRequest struct {
 	// unknown_kinds is the new rule for unknown kinds, UNSPECIFIED to leave it. It holds for what is committed later.
 	UnknownKinds UnknownKinds `protobuf:"varint,4,opt,name=unknown_kinds,json=unknownKinds,proto3,enum=apiary.ingest.v1.UnknownKinds" json:"unknown_kinds,omitempty"`
 	// agents is the new rule for agents of members, UNSPECIFIED to leave it.
-	Agents        Agents `protobuf:"varint,5,opt,name=agents,proto3,enum=apiary.ingest.v1.Agents" json:"agents,omitempty"`
+	Agents Agents `protobuf:"varint,5,opt,name=agents,proto3,enum=apiary.ingest.v1.Agents" json:"agents,omitempty"`
+	// description is the new description, absent to leave it.
+	Description   *string `protobuf:"bytes,6,opt,name=description,proto3,oneof" json:"description,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *UpdateCommunityRequest) Reset() {
 	*x = UpdateCommunityRequest{}
-	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[2]
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -339,7 +1694,7 @@ func (x *UpdateCommunityRequest) String() string {
 func (*UpdateCommunityRequest) ProtoMessage() {}
 
 func (x *UpdateCommunityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[2]
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -352,7 +1707,7 @@ func (x *UpdateCommunityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateCommunityRequest.ProtoReflect.Descriptor instead.
 func (*UpdateCommunityRequest) Descriptor() ([]byte, []int) {
-	return file_apiary_ingest_v1_directory_proto_rawDescGZIP(), []int{2}
+	return file_apiary_ingest_v1_directory_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *UpdateCommunityRequest) GetHost() string {
@@ -390,6 +1745,13 @@ func (x *UpdateCommunityRequest) GetAgents() Agents {
 	return Agents_AGENTS_UNSPECIFIED
 }
 
+func (x *UpdateCommunityRequest) GetDescription() string {
+	if x != nil && x.Description != nil {
+		return *x.Description
+	}
+	return ""
+}
+
 // UpdateCommunityResponse confirms the change.
 type UpdateCommunityResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -401,7 +1763,7 @@ type UpdateCommunityResponse struct {
 
 func (x *UpdateCommunityResponse) Reset() {
 	*x = UpdateCommunityResponse{}
-	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[3]
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -413,7 +1775,7 @@ func (x *UpdateCommunityResponse) String() string {
 func (*UpdateCommunityResponse) ProtoMessage() {}
 
 func (x *UpdateCommunityResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[3]
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -426,7 +1788,7 @@ func (x *UpdateCommunityResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateCommunityResponse.ProtoReflect.Descriptor instead.
 func (*UpdateCommunityResponse) Descriptor() ([]byte, []int) {
-	return file_apiary_ingest_v1_directory_proto_rawDescGZIP(), []int{3}
+	return file_apiary_ingest_v1_directory_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *UpdateCommunityResponse) GetAclVersion() uint64 {
@@ -451,7 +1813,7 @@ type PutMemberRequest struct {
 
 func (x *PutMemberRequest) Reset() {
 	*x = PutMemberRequest{}
-	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[4]
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -463,7 +1825,7 @@ func (x *PutMemberRequest) String() string {
 func (*PutMemberRequest) ProtoMessage() {}
 
 func (x *PutMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[4]
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -476,7 +1838,7 @@ func (x *PutMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutMemberRequest.ProtoReflect.Descriptor instead.
 func (*PutMemberRequest) Descriptor() ([]byte, []int) {
-	return file_apiary_ingest_v1_directory_proto_rawDescGZIP(), []int{4}
+	return file_apiary_ingest_v1_directory_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *PutMemberRequest) GetHost() string {
@@ -511,7 +1873,7 @@ type PutMemberResponse struct {
 
 func (x *PutMemberResponse) Reset() {
 	*x = PutMemberResponse{}
-	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[5]
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -523,7 +1885,7 @@ func (x *PutMemberResponse) String() string {
 func (*PutMemberResponse) ProtoMessage() {}
 
 func (x *PutMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[5]
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -536,7 +1898,7 @@ func (x *PutMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutMemberResponse.ProtoReflect.Descriptor instead.
 func (*PutMemberResponse) Descriptor() ([]byte, []int) {
-	return file_apiary_ingest_v1_directory_proto_rawDescGZIP(), []int{5}
+	return file_apiary_ingest_v1_directory_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *PutMemberResponse) GetAclVersion() uint64 {
@@ -559,7 +1921,7 @@ type RemoveMemberRequest struct {
 
 func (x *RemoveMemberRequest) Reset() {
 	*x = RemoveMemberRequest{}
-	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[6]
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -571,7 +1933,7 @@ func (x *RemoveMemberRequest) String() string {
 func (*RemoveMemberRequest) ProtoMessage() {}
 
 func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[6]
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -584,7 +1946,7 @@ func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberRequest.ProtoReflect.Descriptor instead.
 func (*RemoveMemberRequest) Descriptor() ([]byte, []int) {
-	return file_apiary_ingest_v1_directory_proto_rawDescGZIP(), []int{6}
+	return file_apiary_ingest_v1_directory_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RemoveMemberRequest) GetHost() string {
@@ -605,14 +1967,16 @@ func (x *RemoveMemberRequest) GetPubkey() []byte {
 type RemoveMemberResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// acl_version is the community's access version after the change.
-	AclVersion    uint64 `protobuf:"varint,1,opt,name=acl_version,json=aclVersion,proto3" json:"acl_version,omitempty"`
+	AclVersion uint64 `protobuf:"varint,1,opt,name=acl_version,json=aclVersion,proto3" json:"acl_version,omitempty"`
+	// removed is false when the key was no member, neither of the community nor of a channel of it.
+	Removed       bool `protobuf:"varint,2,opt,name=removed,proto3" json:"removed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RemoveMemberResponse) Reset() {
 	*x = RemoveMemberResponse{}
-	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[7]
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -624,7 +1988,7 @@ func (x *RemoveMemberResponse) String() string {
 func (*RemoveMemberResponse) ProtoMessage() {}
 
 func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[7]
+	mi := &file_apiary_ingest_v1_directory_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -637,7 +2001,7 @@ func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberResponse.ProtoReflect.Descriptor instead.
 func (*RemoveMemberResponse) Descriptor() ([]byte, []int) {
-	return file_apiary_ingest_v1_directory_proto_rawDescGZIP(), []int{7}
+	return file_apiary_ingest_v1_directory_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RemoveMemberResponse) GetAclVersion() uint64 {
@@ -647,26 +2011,110 @@ func (x *RemoveMemberResponse) GetAclVersion() uint64 {
 	return 0
 }
 
+func (x *RemoveMemberResponse) GetRemoved() bool {
+	if x != nil {
+		return x.Removed
+	}
+	return false
+}
+
 var File_apiary_ingest_v1_directory_proto protoreflect.FileDescriptor
 
 const file_apiary_ingest_v1_directory_proto_rawDesc = "" +
 	"\n" +
-	" apiary/ingest/v1/directory.proto\x12\x10apiary.ingest.v1\"\x88\x01\n" +
+	" apiary/ingest/v1/directory.proto\x12\x10apiary.ingest.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfc\x01\n" +
 	"\x16CreateCommunityRequest\x12\x12\n" +
 	"\x04host\x18\x01 \x01(\tR\x04host\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x120\n" +
 	"\x06access\x18\x03 \x01(\x0e2\x18.apiary.ingest.v1.AccessR\x06access\x12\x14\n" +
-	"\x05owner\x18\x04 \x01(\fR\x05owner\"Q\n" +
+	"\x05owner\x18\x04 \x01(\fR\x05owner\x12\x18\n" +
+	"\aaliases\x18\x05 \x03(\tR\aaliases\x12 \n" +
+	"\vdescription\x18\x06 \x01(\tR\vdescription\x126\n" +
+	"\bexisting\x18\a \x01(\x0e2\x1a.apiary.ingest.v1.ExistingR\bexisting\"\xd8\x01\n" +
 	"\x17CreateCommunityResponse\x12\x1c\n" +
 	"\tcommunity\x18\x01 \x01(\x03R\tcommunity\x12\x18\n" +
-	"\acreated\x18\x02 \x01(\bR\acreated\"\xf7\x01\n" +
+	"\acreated\x18\x02 \x01(\bR\acreated\x12\x12\n" +
+	"\x04uuid\x18\x03 \x01(\tR\x04uuid\x12\x14\n" +
+	"\x05owner\x18\x04 \x01(\fR\x05owner\x12 \n" +
+	"\vdifferences\x18\x05 \x03(\tR\vdifferences\x129\n" +
+	"\x19max_communities_per_owner\x18\x06 \x01(\rR\x16maxCommunitiesPerOwner\"@\n" +
+	"\fCommunityRef\x12\x14\n" +
+	"\x04host\x18\x01 \x01(\tH\x00R\x04host\x12\x14\n" +
+	"\x04uuid\x18\x02 \x01(\tH\x00R\x04uuidB\x04\n" +
+	"\x02by\"$\n" +
+	"\x0eGetHostRequest\x12\x12\n" +
+	"\x04host\x18\x01 \x01(\tR\x04host\"q\n" +
+	"\x0fGetHostResponse\x12\x12\n" +
+	"\x04host\x18\x01 \x01(\tR\x04host\x12\x1c\n" +
+	"\tavailable\x18\x02 \x01(\bR\tavailable\x12\x12\n" +
+	"\x04uuid\x18\x03 \x01(\tR\x04uuid\x12\x18\n" +
+	"\aretired\x18\x04 \x01(\bR\aretired\"(\n" +
+	"\x10ListOwnedRequest\x12\x14\n" +
+	"\x05owner\x18\x01 \x01(\fR\x05owner\"\x92\x01\n" +
+	"\x11ListOwnedResponse\x12B\n" +
+	"\vcommunities\x18\x01 \x03(\v2 .apiary.ingest.v1.OwnedCommunityR\vcommunities\x129\n" +
+	"\x19max_communities_per_owner\x18\x02 \x01(\rR\x16maxCommunitiesPerOwner\"\xb4\x01\n" +
+	"\x0eOwnedCommunity\x12\x12\n" +
+	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x12\n" +
+	"\x04host\x18\x02 \x01(\tR\x04host\x12;\n" +
+	"\vcreate_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"createTime\x12=\n" +
+	"\farchive_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\varchiveTime\"m\n" +
+	"\x17ArchiveCommunityRequest\x12<\n" +
+	"\tcommunity\x18\x01 \x01(\v2\x1e.apiary.ingest.v1.CommunityRefR\tcommunity\x12\x14\n" +
+	"\x05owner\x18\x02 \x01(\fR\x05owner\"\x9f\x01\n" +
+	"\x18ArchiveCommunityResponse\x12\x12\n" +
+	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x12\n" +
+	"\x04host\x18\x02 \x01(\tR\x04host\x12=\n" +
+	"\farchive_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\varchiveTime\x12\x1c\n" +
+	"\tannounced\x18\x04 \x01(\bR\tannounced\"o\n" +
+	"\x19UnarchiveCommunityRequest\x12<\n" +
+	"\tcommunity\x18\x01 \x01(\v2\x1e.apiary.ingest.v1.CommunityRefR\tcommunity\x12\x14\n" +
+	"\x05owner\x18\x02 \x01(\fR\x05owner\"D\n" +
+	"\x1aUnarchiveCommunityResponse\x12\x12\n" +
+	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x12\n" +
+	"\x04host\x18\x02 \x01(\tR\x04host\"\x9c\x01\n" +
+	"\x18TransferCommunityRequest\x12<\n" +
+	"\tcommunity\x18\x01 \x01(\v2\x1e.apiary.ingest.v1.CommunityRefR\tcommunity\x12\x1b\n" +
+	"\tnew_owner\x18\x02 \x01(\fR\bnewOwner\x12%\n" +
+	"\x0eexpected_owner\x18\x03 \x01(\fR\rexpectedOwner\"x\n" +
+	"\x19TransferCommunityResponse\x12\x12\n" +
+	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12 \n" +
+	"\vtransferred\x18\x02 \x01(\bR\vtransferred\x12%\n" +
+	"\x0eprevious_owner\x18\x03 \x01(\fR\rpreviousOwner\"\x8b\x01\n" +
+	"\x16DeleteCommunityRequest\x12<\n" +
+	"\tcommunity\x18\x01 \x01(\v2\x1e.apiary.ingest.v1.CommunityRefR\tcommunity\x12\x14\n" +
+	"\x05owner\x18\x02 \x01(\fR\x05owner\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x03 \x01(\tR\trequestId\"\xd1\x01\n" +
+	"\x17DeleteCommunityResponse\x12\x12\n" +
+	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x12\n" +
+	"\x04host\x18\x02 \x01(\tR\x04host\x125\n" +
+	"\x05stage\x18\x03 \x01(\x0e2\x1f.apiary.ingest.v1.DeletionStageR\x05stage\x12=\n" +
+	"\frequest_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\vrequestTime\x12\x18\n" +
+	"\aremoved\x18\x05 \x01(\x04R\aremoved\"d\n" +
+	"\x0ePutHostRequest\x12<\n" +
+	"\tcommunity\x18\x01 \x01(\v2\x1e.apiary.ingest.v1.CommunityRefR\tcommunity\x12\x14\n" +
+	"\x05alias\x18\x02 \x01(\tR\x05alias\"'\n" +
+	"\x0fPutHostResponse\x12\x14\n" +
+	"\x05added\x18\x01 \x01(\bR\x05added\"g\n" +
+	"\x11RemoveHostRequest\x12<\n" +
+	"\tcommunity\x18\x01 \x01(\v2\x1e.apiary.ingest.v1.CommunityRefR\tcommunity\x12\x14\n" +
+	"\x05alias\x18\x02 \x01(\tR\x05alias\"\x14\n" +
+	"\x12RemoveHostResponse\"(\n" +
+	"\x12ReleaseHostRequest\x12\x12\n" +
+	"\x04host\x18\x01 \x01(\tR\x04host\"1\n" +
+	"\x13ReleaseHostResponse\x12\x1a\n" +
+	"\breleased\x18\x01 \x01(\bR\breleased\"\xae\x02\n" +
 	"\x16UpdateCommunityRequest\x12\x12\n" +
 	"\x04host\x18\x01 \x01(\tR\x04host\x120\n" +
 	"\x06access\x18\x02 \x01(\x0e2\x18.apiary.ingest.v1.AccessR\x06access\x12\x17\n" +
 	"\x04name\x18\x03 \x01(\tH\x00R\x04name\x88\x01\x01\x12C\n" +
 	"\runknown_kinds\x18\x04 \x01(\x0e2\x1e.apiary.ingest.v1.UnknownKindsR\funknownKinds\x120\n" +
-	"\x06agents\x18\x05 \x01(\x0e2\x18.apiary.ingest.v1.AgentsR\x06agentsB\a\n" +
-	"\x05_name\":\n" +
+	"\x06agents\x18\x05 \x01(\x0e2\x18.apiary.ingest.v1.AgentsR\x06agents\x12%\n" +
+	"\vdescription\x18\x06 \x01(\tH\x01R\vdescription\x88\x01\x01B\a\n" +
+	"\x05_nameB\x0e\n" +
+	"\f_description\":\n" +
 	"\x17UpdateCommunityResponse\x12\x1f\n" +
 	"\vacl_version\x18\x01 \x01(\x04R\n" +
 	"aclVersion\"R\n" +
@@ -679,10 +2127,11 @@ const file_apiary_ingest_v1_directory_proto_rawDesc = "" +
 	"aclVersion\"A\n" +
 	"\x13RemoveMemberRequest\x12\x12\n" +
 	"\x04host\x18\x01 \x01(\tR\x04host\x12\x16\n" +
-	"\x06pubkey\x18\x02 \x01(\fR\x06pubkey\"7\n" +
+	"\x06pubkey\x18\x02 \x01(\fR\x06pubkey\"Q\n" +
 	"\x14RemoveMemberResponse\x12\x1f\n" +
 	"\vacl_version\x18\x01 \x01(\x04R\n" +
-	"aclVersion*D\n" +
+	"aclVersion\x12\x18\n" +
+	"\aremoved\x18\x02 \x01(\bR\aremoved*D\n" +
 	"\x06Access\x12\x16\n" +
 	"\x12ACCESS_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vACCESS_OPEN\x10\x01\x12\x11\n" +
@@ -694,9 +2143,28 @@ const file_apiary_ingest_v1_directory_proto_rawDesc = "" +
 	"\x06Agents\x12\x16\n" +
 	"\x12AGENTS_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fAGENTS_ADMIT\x10\x01\x12\x11\n" +
-	"\rAGENTS_REFUSE\x10\x022\x97\x03\n" +
+	"\rAGENTS_REFUSE\x10\x02*T\n" +
+	"\bExisting\x12\x18\n" +
+	"\x14EXISTING_UNSPECIFIED\x10\x00\x12\x13\n" +
+	"\x0fEXISTING_REFUSE\x10\x01\x12\x19\n" +
+	"\x15EXISTING_ROTATE_OWNER\x10\x02*\x86\x01\n" +
+	"\rDeletionStage\x12\x1e\n" +
+	"\x1aDELETION_STAGE_UNSPECIFIED\x10\x00\x12\x1c\n" +
+	"\x18DELETION_STAGE_REQUESTED\x10\x01\x12\x1b\n" +
+	"\x17DELETION_STAGE_DRAINING\x10\x02\x12\x1a\n" +
+	"\x16DELETION_STAGE_DELETED\x10\x032\xf4\t\n" +
 	"\x10DirectoryService\x12f\n" +
-	"\x0fCreateCommunity\x12(.apiary.ingest.v1.CreateCommunityRequest\x1a).apiary.ingest.v1.CreateCommunityResponse\x12f\n" +
+	"\x0fCreateCommunity\x12(.apiary.ingest.v1.CreateCommunityRequest\x1a).apiary.ingest.v1.CreateCommunityResponse\x12N\n" +
+	"\aGetHost\x12 .apiary.ingest.v1.GetHostRequest\x1a!.apiary.ingest.v1.GetHostResponse\x12T\n" +
+	"\tListOwned\x12\".apiary.ingest.v1.ListOwnedRequest\x1a#.apiary.ingest.v1.ListOwnedResponse\x12i\n" +
+	"\x10ArchiveCommunity\x12).apiary.ingest.v1.ArchiveCommunityRequest\x1a*.apiary.ingest.v1.ArchiveCommunityResponse\x12o\n" +
+	"\x12UnarchiveCommunity\x12+.apiary.ingest.v1.UnarchiveCommunityRequest\x1a,.apiary.ingest.v1.UnarchiveCommunityResponse\x12l\n" +
+	"\x11TransferCommunity\x12*.apiary.ingest.v1.TransferCommunityRequest\x1a+.apiary.ingest.v1.TransferCommunityResponse\x12f\n" +
+	"\x0fDeleteCommunity\x12(.apiary.ingest.v1.DeleteCommunityRequest\x1a).apiary.ingest.v1.DeleteCommunityResponse\x12N\n" +
+	"\aPutHost\x12 .apiary.ingest.v1.PutHostRequest\x1a!.apiary.ingest.v1.PutHostResponse\x12W\n" +
+	"\n" +
+	"RemoveHost\x12#.apiary.ingest.v1.RemoveHostRequest\x1a$.apiary.ingest.v1.RemoveHostResponse\x12Z\n" +
+	"\vReleaseHost\x12$.apiary.ingest.v1.ReleaseHostRequest\x1a%.apiary.ingest.v1.ReleaseHostResponse\x12f\n" +
 	"\x0fUpdateCommunity\x12(.apiary.ingest.v1.UpdateCommunityRequest\x1a).apiary.ingest.v1.UpdateCommunityResponse\x12T\n" +
 	"\tPutMember\x12\".apiary.ingest.v1.PutMemberRequest\x1a#.apiary.ingest.v1.PutMemberResponse\x12]\n" +
 	"\fRemoveMember\x12%.apiary.ingest.v1.RemoveMemberRequest\x1a&.apiary.ingest.v1.RemoveMemberResponseBDZBgithub.com/apiary-relay/apiary/proto/gen/apiary/ingest/v1;ingestv1b\x06proto3"
@@ -713,39 +2181,93 @@ func file_apiary_ingest_v1_directory_proto_rawDescGZIP() []byte {
 	return file_apiary_ingest_v1_directory_proto_rawDescData
 }
 
-var file_apiary_ingest_v1_directory_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_apiary_ingest_v1_directory_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_apiary_ingest_v1_directory_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_apiary_ingest_v1_directory_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_apiary_ingest_v1_directory_proto_goTypes = []any{
-	(Access)(0),                     // 0: apiary.ingest.v1.Access
-	(UnknownKinds)(0),               // 1: apiary.ingest.v1.UnknownKinds
-	(Agents)(0),                     // 2: apiary.ingest.v1.Agents
-	(*CreateCommunityRequest)(nil),  // 3: apiary.ingest.v1.CreateCommunityRequest
-	(*CreateCommunityResponse)(nil), // 4: apiary.ingest.v1.CreateCommunityResponse
-	(*UpdateCommunityRequest)(nil),  // 5: apiary.ingest.v1.UpdateCommunityRequest
-	(*UpdateCommunityResponse)(nil), // 6: apiary.ingest.v1.UpdateCommunityResponse
-	(*PutMemberRequest)(nil),        // 7: apiary.ingest.v1.PutMemberRequest
-	(*PutMemberResponse)(nil),       // 8: apiary.ingest.v1.PutMemberResponse
-	(*RemoveMemberRequest)(nil),     // 9: apiary.ingest.v1.RemoveMemberRequest
-	(*RemoveMemberResponse)(nil),    // 10: apiary.ingest.v1.RemoveMemberResponse
+	(Access)(0),                        // 0: apiary.ingest.v1.Access
+	(UnknownKinds)(0),                  // 1: apiary.ingest.v1.UnknownKinds
+	(Agents)(0),                        // 2: apiary.ingest.v1.Agents
+	(Existing)(0),                      // 3: apiary.ingest.v1.Existing
+	(DeletionStage)(0),                 // 4: apiary.ingest.v1.DeletionStage
+	(*CreateCommunityRequest)(nil),     // 5: apiary.ingest.v1.CreateCommunityRequest
+	(*CreateCommunityResponse)(nil),    // 6: apiary.ingest.v1.CreateCommunityResponse
+	(*CommunityRef)(nil),               // 7: apiary.ingest.v1.CommunityRef
+	(*GetHostRequest)(nil),             // 8: apiary.ingest.v1.GetHostRequest
+	(*GetHostResponse)(nil),            // 9: apiary.ingest.v1.GetHostResponse
+	(*ListOwnedRequest)(nil),           // 10: apiary.ingest.v1.ListOwnedRequest
+	(*ListOwnedResponse)(nil),          // 11: apiary.ingest.v1.ListOwnedResponse
+	(*OwnedCommunity)(nil),             // 12: apiary.ingest.v1.OwnedCommunity
+	(*ArchiveCommunityRequest)(nil),    // 13: apiary.ingest.v1.ArchiveCommunityRequest
+	(*ArchiveCommunityResponse)(nil),   // 14: apiary.ingest.v1.ArchiveCommunityResponse
+	(*UnarchiveCommunityRequest)(nil),  // 15: apiary.ingest.v1.UnarchiveCommunityRequest
+	(*UnarchiveCommunityResponse)(nil), // 16: apiary.ingest.v1.UnarchiveCommunityResponse
+	(*TransferCommunityRequest)(nil),   // 17: apiary.ingest.v1.TransferCommunityRequest
+	(*TransferCommunityResponse)(nil),  // 18: apiary.ingest.v1.TransferCommunityResponse
+	(*DeleteCommunityRequest)(nil),     // 19: apiary.ingest.v1.DeleteCommunityRequest
+	(*DeleteCommunityResponse)(nil),    // 20: apiary.ingest.v1.DeleteCommunityResponse
+	(*PutHostRequest)(nil),             // 21: apiary.ingest.v1.PutHostRequest
+	(*PutHostResponse)(nil),            // 22: apiary.ingest.v1.PutHostResponse
+	(*RemoveHostRequest)(nil),          // 23: apiary.ingest.v1.RemoveHostRequest
+	(*RemoveHostResponse)(nil),         // 24: apiary.ingest.v1.RemoveHostResponse
+	(*ReleaseHostRequest)(nil),         // 25: apiary.ingest.v1.ReleaseHostRequest
+	(*ReleaseHostResponse)(nil),        // 26: apiary.ingest.v1.ReleaseHostResponse
+	(*UpdateCommunityRequest)(nil),     // 27: apiary.ingest.v1.UpdateCommunityRequest
+	(*UpdateCommunityResponse)(nil),    // 28: apiary.ingest.v1.UpdateCommunityResponse
+	(*PutMemberRequest)(nil),           // 29: apiary.ingest.v1.PutMemberRequest
+	(*PutMemberResponse)(nil),          // 30: apiary.ingest.v1.PutMemberResponse
+	(*RemoveMemberRequest)(nil),        // 31: apiary.ingest.v1.RemoveMemberRequest
+	(*RemoveMemberResponse)(nil),       // 32: apiary.ingest.v1.RemoveMemberResponse
+	(*timestamppb.Timestamp)(nil),      // 33: google.protobuf.Timestamp
 }
 var file_apiary_ingest_v1_directory_proto_depIdxs = []int32{
 	0,  // 0: apiary.ingest.v1.CreateCommunityRequest.access:type_name -> apiary.ingest.v1.Access
-	0,  // 1: apiary.ingest.v1.UpdateCommunityRequest.access:type_name -> apiary.ingest.v1.Access
-	1,  // 2: apiary.ingest.v1.UpdateCommunityRequest.unknown_kinds:type_name -> apiary.ingest.v1.UnknownKinds
-	2,  // 3: apiary.ingest.v1.UpdateCommunityRequest.agents:type_name -> apiary.ingest.v1.Agents
-	3,  // 4: apiary.ingest.v1.DirectoryService.CreateCommunity:input_type -> apiary.ingest.v1.CreateCommunityRequest
-	5,  // 5: apiary.ingest.v1.DirectoryService.UpdateCommunity:input_type -> apiary.ingest.v1.UpdateCommunityRequest
-	7,  // 6: apiary.ingest.v1.DirectoryService.PutMember:input_type -> apiary.ingest.v1.PutMemberRequest
-	9,  // 7: apiary.ingest.v1.DirectoryService.RemoveMember:input_type -> apiary.ingest.v1.RemoveMemberRequest
-	4,  // 8: apiary.ingest.v1.DirectoryService.CreateCommunity:output_type -> apiary.ingest.v1.CreateCommunityResponse
-	6,  // 9: apiary.ingest.v1.DirectoryService.UpdateCommunity:output_type -> apiary.ingest.v1.UpdateCommunityResponse
-	8,  // 10: apiary.ingest.v1.DirectoryService.PutMember:output_type -> apiary.ingest.v1.PutMemberResponse
-	10, // 11: apiary.ingest.v1.DirectoryService.RemoveMember:output_type -> apiary.ingest.v1.RemoveMemberResponse
-	8,  // [8:12] is the sub-list for method output_type
-	4,  // [4:8] is the sub-list for method input_type
-	4,  // [4:4] is the sub-list for extension type_name
-	4,  // [4:4] is the sub-list for extension extendee
-	0,  // [0:4] is the sub-list for field type_name
+	3,  // 1: apiary.ingest.v1.CreateCommunityRequest.existing:type_name -> apiary.ingest.v1.Existing
+	12, // 2: apiary.ingest.v1.ListOwnedResponse.communities:type_name -> apiary.ingest.v1.OwnedCommunity
+	33, // 3: apiary.ingest.v1.OwnedCommunity.create_time:type_name -> google.protobuf.Timestamp
+	33, // 4: apiary.ingest.v1.OwnedCommunity.archive_time:type_name -> google.protobuf.Timestamp
+	7,  // 5: apiary.ingest.v1.ArchiveCommunityRequest.community:type_name -> apiary.ingest.v1.CommunityRef
+	33, // 6: apiary.ingest.v1.ArchiveCommunityResponse.archive_time:type_name -> google.protobuf.Timestamp
+	7,  // 7: apiary.ingest.v1.UnarchiveCommunityRequest.community:type_name -> apiary.ingest.v1.CommunityRef
+	7,  // 8: apiary.ingest.v1.TransferCommunityRequest.community:type_name -> apiary.ingest.v1.CommunityRef
+	7,  // 9: apiary.ingest.v1.DeleteCommunityRequest.community:type_name -> apiary.ingest.v1.CommunityRef
+	4,  // 10: apiary.ingest.v1.DeleteCommunityResponse.stage:type_name -> apiary.ingest.v1.DeletionStage
+	33, // 11: apiary.ingest.v1.DeleteCommunityResponse.request_time:type_name -> google.protobuf.Timestamp
+	7,  // 12: apiary.ingest.v1.PutHostRequest.community:type_name -> apiary.ingest.v1.CommunityRef
+	7,  // 13: apiary.ingest.v1.RemoveHostRequest.community:type_name -> apiary.ingest.v1.CommunityRef
+	0,  // 14: apiary.ingest.v1.UpdateCommunityRequest.access:type_name -> apiary.ingest.v1.Access
+	1,  // 15: apiary.ingest.v1.UpdateCommunityRequest.unknown_kinds:type_name -> apiary.ingest.v1.UnknownKinds
+	2,  // 16: apiary.ingest.v1.UpdateCommunityRequest.agents:type_name -> apiary.ingest.v1.Agents
+	5,  // 17: apiary.ingest.v1.DirectoryService.CreateCommunity:input_type -> apiary.ingest.v1.CreateCommunityRequest
+	8,  // 18: apiary.ingest.v1.DirectoryService.GetHost:input_type -> apiary.ingest.v1.GetHostRequest
+	10, // 19: apiary.ingest.v1.DirectoryService.ListOwned:input_type -> apiary.ingest.v1.ListOwnedRequest
+	13, // 20: apiary.ingest.v1.DirectoryService.ArchiveCommunity:input_type -> apiary.ingest.v1.ArchiveCommunityRequest
+	15, // 21: apiary.ingest.v1.DirectoryService.UnarchiveCommunity:input_type -> apiary.ingest.v1.UnarchiveCommunityRequest
+	17, // 22: apiary.ingest.v1.DirectoryService.TransferCommunity:input_type -> apiary.ingest.v1.TransferCommunityRequest
+	19, // 23: apiary.ingest.v1.DirectoryService.DeleteCommunity:input_type -> apiary.ingest.v1.DeleteCommunityRequest
+	21, // 24: apiary.ingest.v1.DirectoryService.PutHost:input_type -> apiary.ingest.v1.PutHostRequest
+	23, // 25: apiary.ingest.v1.DirectoryService.RemoveHost:input_type -> apiary.ingest.v1.RemoveHostRequest
+	25, // 26: apiary.ingest.v1.DirectoryService.ReleaseHost:input_type -> apiary.ingest.v1.ReleaseHostRequest
+	27, // 27: apiary.ingest.v1.DirectoryService.UpdateCommunity:input_type -> apiary.ingest.v1.UpdateCommunityRequest
+	29, // 28: apiary.ingest.v1.DirectoryService.PutMember:input_type -> apiary.ingest.v1.PutMemberRequest
+	31, // 29: apiary.ingest.v1.DirectoryService.RemoveMember:input_type -> apiary.ingest.v1.RemoveMemberRequest
+	6,  // 30: apiary.ingest.v1.DirectoryService.CreateCommunity:output_type -> apiary.ingest.v1.CreateCommunityResponse
+	9,  // 31: apiary.ingest.v1.DirectoryService.GetHost:output_type -> apiary.ingest.v1.GetHostResponse
+	11, // 32: apiary.ingest.v1.DirectoryService.ListOwned:output_type -> apiary.ingest.v1.ListOwnedResponse
+	14, // 33: apiary.ingest.v1.DirectoryService.ArchiveCommunity:output_type -> apiary.ingest.v1.ArchiveCommunityResponse
+	16, // 34: apiary.ingest.v1.DirectoryService.UnarchiveCommunity:output_type -> apiary.ingest.v1.UnarchiveCommunityResponse
+	18, // 35: apiary.ingest.v1.DirectoryService.TransferCommunity:output_type -> apiary.ingest.v1.TransferCommunityResponse
+	20, // 36: apiary.ingest.v1.DirectoryService.DeleteCommunity:output_type -> apiary.ingest.v1.DeleteCommunityResponse
+	22, // 37: apiary.ingest.v1.DirectoryService.PutHost:output_type -> apiary.ingest.v1.PutHostResponse
+	24, // 38: apiary.ingest.v1.DirectoryService.RemoveHost:output_type -> apiary.ingest.v1.RemoveHostResponse
+	26, // 39: apiary.ingest.v1.DirectoryService.ReleaseHost:output_type -> apiary.ingest.v1.ReleaseHostResponse
+	28, // 40: apiary.ingest.v1.DirectoryService.UpdateCommunity:output_type -> apiary.ingest.v1.UpdateCommunityResponse
+	30, // 41: apiary.ingest.v1.DirectoryService.PutMember:output_type -> apiary.ingest.v1.PutMemberResponse
+	32, // 42: apiary.ingest.v1.DirectoryService.RemoveMember:output_type -> apiary.ingest.v1.RemoveMemberResponse
+	30, // [30:43] is the sub-list for method output_type
+	17, // [17:30] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_apiary_ingest_v1_directory_proto_init() }
@@ -753,14 +2275,18 @@ func file_apiary_ingest_v1_directory_proto_init() {
 	if File_apiary_ingest_v1_directory_proto != nil {
 		return
 	}
-	file_apiary_ingest_v1_directory_proto_msgTypes[2].OneofWrappers = []any{}
+	file_apiary_ingest_v1_directory_proto_msgTypes[2].OneofWrappers = []any{
+		(*CommunityRef_Host)(nil),
+		(*CommunityRef_Uuid)(nil),
+	}
+	file_apiary_ingest_v1_directory_proto_msgTypes[22].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apiary_ingest_v1_directory_proto_rawDesc), len(file_apiary_ingest_v1_directory_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   8,
+			NumEnums:      5,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -19,21 +19,55 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	DirectoryService_CreateCommunity_FullMethodName = "/apiary.ingest.v1.DirectoryService/CreateCommunity"
-	DirectoryService_UpdateCommunity_FullMethodName = "/apiary.ingest.v1.DirectoryService/UpdateCommunity"
-	DirectoryService_PutMember_FullMethodName       = "/apiary.ingest.v1.DirectoryService/PutMember"
-	DirectoryService_RemoveMember_FullMethodName    = "/apiary.ingest.v1.DirectoryService/RemoveMember"
+	DirectoryService_CreateCommunity_FullMethodName    = "/apiary.ingest.v1.DirectoryService/CreateCommunity"
+	DirectoryService_GetHost_FullMethodName            = "/apiary.ingest.v1.DirectoryService/GetHost"
+	DirectoryService_ListOwned_FullMethodName          = "/apiary.ingest.v1.DirectoryService/ListOwned"
+	DirectoryService_ArchiveCommunity_FullMethodName   = "/apiary.ingest.v1.DirectoryService/ArchiveCommunity"
+	DirectoryService_UnarchiveCommunity_FullMethodName = "/apiary.ingest.v1.DirectoryService/UnarchiveCommunity"
+	DirectoryService_TransferCommunity_FullMethodName  = "/apiary.ingest.v1.DirectoryService/TransferCommunity"
+	DirectoryService_DeleteCommunity_FullMethodName    = "/apiary.ingest.v1.DirectoryService/DeleteCommunity"
+	DirectoryService_PutHost_FullMethodName            = "/apiary.ingest.v1.DirectoryService/PutHost"
+	DirectoryService_RemoveHost_FullMethodName         = "/apiary.ingest.v1.DirectoryService/RemoveHost"
+	DirectoryService_ReleaseHost_FullMethodName        = "/apiary.ingest.v1.DirectoryService/ReleaseHost"
+	DirectoryService_UpdateCommunity_FullMethodName    = "/apiary.ingest.v1.DirectoryService/UpdateCommunity"
+	DirectoryService_PutMember_FullMethodName          = "/apiary.ingest.v1.DirectoryService/PutMember"
+	DirectoryService_RemoveMember_FullMethodName       = "/apiary.ingest.v1.DirectoryService/RemoveMember"
 )
 
 // DirectoryServiceClient is the client API for DirectoryService service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// DirectoryService changes communities and their members. Called by the operator's command line.
+// DirectoryService changes communities and their members, and answers what an operator must know exactly before a change.
+// Called by the operator's command line, and by gateways for operators' keys. All calls are idempotent. NOT_FOUND says
+// that there is no such community, or that it is being deleted, or that a key that had to own it does not.
 type DirectoryServiceClient interface {
 	// CreateCommunity makes a community for a host; if the host has one already, it is returned
-	// unchanged, with created = false.
+	// unchanged, with created = false, unless the request says otherwise. EXISTS if a host is taken otherwise, or was
+	// that of a community that was deleted, or if the owner would own too many.
 	CreateCommunity(ctx context.Context, in *CreateCommunityRequest, opts ...grpc.CallOption) (*CreateCommunityResponse, error)
+	// GetHost tells whether a community can be created for a host.
+	GetHost(ctx context.Context, in *GetHostRequest, opts ...grpc.CallOption) (*GetHostResponse, error)
+	// ListOwned lists the communities that a key owns, the oldest first, without those that are being deleted.
+	ListOwned(ctx context.Context, in *ListOwnedRequest, opts ...grpc.CallOption) (*ListOwnedResponse, error)
+	// ArchiveCommunity ends all use of a community: it is served to nobody, and nothing of it is lost. Sockets are closed.
+	ArchiveCommunity(ctx context.Context, in *ArchiveCommunityRequest, opts ...grpc.CallOption) (*ArchiveCommunityResponse, error)
+	// UnarchiveCommunity undoes ArchiveCommunity.
+	UnarchiveCommunity(ctx context.Context, in *UnarchiveCommunityRequest, opts ...grpc.CallOption) (*UnarchiveCommunityResponse, error)
+	// TransferCommunity gives a community to another owner; the one before becomes a member. EXISTS if somebody else owns it
+	// than was expected, or if the new owner would own too many; INVALID for a key that is banned.
+	TransferCommunity(ctx context.Context, in *TransferCommunityRequest, opts ...grpc.CallOption) (*TransferCommunityResponse, error)
+	// DeleteCommunity has everything of an archived community removed, in the background. Its hosts stay taken until they are
+	// released. EXISTS if the community is not archived, or if its deletion was asked for under another id, or the id was used
+	// for another community.
+	DeleteCommunity(ctx context.Context, in *DeleteCommunityRequest, opts ...grpc.CallOption) (*DeleteCommunityResponse, error)
+	// PutHost gives a community another host. EXISTS if the host is taken, INVALID if the community has too many.
+	PutHost(ctx context.Context, in *PutHostRequest, opts ...grpc.CallOption) (*PutHostResponse, error)
+	// RemoveHost takes a host from a community, but not the first it had (INVALID). NOT_FOUND if it is not a host of the
+	// community. Who is connected stays so.
+	RemoveHost(ctx context.Context, in *RemoveHostRequest, opts ...grpc.CallOption) (*RemoveHostResponse, error)
+	// ReleaseHost lets a host go that was that of a community which has been deleted. EXISTS if it belongs to a community.
+	ReleaseHost(ctx context.Context, in *ReleaseHostRequest, opts ...grpc.CallOption) (*ReleaseHostResponse, error)
 	// UpdateCommunity changes what is set in the request and raises the access version if access, or that of
 	// agents, changed.
 	UpdateCommunity(ctx context.Context, in *UpdateCommunityRequest, opts ...grpc.CallOption) (*UpdateCommunityResponse, error)
@@ -55,6 +89,96 @@ func (c *directoryServiceClient) CreateCommunity(ctx context.Context, in *Create
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CreateCommunityResponse)
 	err := c.cc.Invoke(ctx, DirectoryService_CreateCommunity_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *directoryServiceClient) GetHost(ctx context.Context, in *GetHostRequest, opts ...grpc.CallOption) (*GetHostResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetHostResponse)
+	err := c.cc.Invoke(ctx, DirectoryService_GetHost_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *directoryServiceClient) ListOwned(ctx context.Context, in *ListOwnedRequest, opts ...grpc.CallOption) (*ListOwnedResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListOwnedResponse)
+	err := c.cc.Invoke(ctx, DirectoryService_ListOwned_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *directoryServiceClient) ArchiveCommunity(ctx context.Context, in *ArchiveCommunityRequest, opts ...grpc.CallOption) (*ArchiveCommunityResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ArchiveCommunityResponse)
+	err := c.cc.Invoke(ctx, DirectoryService_ArchiveCommunity_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *directoryServiceClient) UnarchiveCommunity(ctx context.Context, in *UnarchiveCommunityRequest, opts ...grpc.CallOption) (*UnarchiveCommunityResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UnarchiveCommunityResponse)
+	err := c.cc.Invoke(ctx, DirectoryService_UnarchiveCommunity_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *directoryServiceClient) TransferCommunity(ctx context.Context, in *TransferCommunityRequest, opts ...grpc.CallOption) (*TransferCommunityResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TransferCommunityResponse)
+	err := c.cc.Invoke(ctx, DirectoryService_TransferCommunity_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *directoryServiceClient) DeleteCommunity(ctx context.Context, in *DeleteCommunityRequest, opts ...grpc.CallOption) (*DeleteCommunityResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteCommunityResponse)
+	err := c.cc.Invoke(ctx, DirectoryService_DeleteCommunity_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *directoryServiceClient) PutHost(ctx context.Context, in *PutHostRequest, opts ...grpc.CallOption) (*PutHostResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PutHostResponse)
+	err := c.cc.Invoke(ctx, DirectoryService_PutHost_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *directoryServiceClient) RemoveHost(ctx context.Context, in *RemoveHostRequest, opts ...grpc.CallOption) (*RemoveHostResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RemoveHostResponse)
+	err := c.cc.Invoke(ctx, DirectoryService_RemoveHost_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *directoryServiceClient) ReleaseHost(ctx context.Context, in *ReleaseHostRequest, opts ...grpc.CallOption) (*ReleaseHostResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReleaseHostResponse)
+	err := c.cc.Invoke(ctx, DirectoryService_ReleaseHost_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -95,11 +219,36 @@ func (c *directoryServiceClient) RemoveMember(ctx context.Context, in *RemoveMem
 // All implementations must embed UnimplementedDirectoryServiceServer
 // for forward compatibility.
 //
-// DirectoryService changes communities and their members. Called by the operator's command line.
+// DirectoryService changes communities and their members, and answers what an operator must know exactly before a change.
+// Called by the operator's command line, and by gateways for operators' keys. All calls are idempotent. NOT_FOUND says
+// that there is no such community, or that it is being deleted, or that a key that had to own it does not.
 type DirectoryServiceServer interface {
 	// CreateCommunity makes a community for a host; if the host has one already, it is returned
-	// unchanged, with created = false.
+	// unchanged, with created = false, unless the request says otherwise. EXISTS if a host is taken otherwise, or was
+	// that of a community that was deleted, or if the owner would own too many.
 	CreateCommunity(context.Context, *CreateCommunityRequest) (*CreateCommunityResponse, error)
+	// GetHost tells whether a community can be created for a host.
+	GetHost(context.Context, *GetHostRequest) (*GetHostResponse, error)
+	// ListOwned lists the communities that a key owns, the oldest first, without those that are being deleted.
+	ListOwned(context.Context, *ListOwnedRequest) (*ListOwnedResponse, error)
+	// ArchiveCommunity ends all use of a community: it is served to nobody, and nothing of it is lost. Sockets are closed.
+	ArchiveCommunity(context.Context, *ArchiveCommunityRequest) (*ArchiveCommunityResponse, error)
+	// UnarchiveCommunity undoes ArchiveCommunity.
+	UnarchiveCommunity(context.Context, *UnarchiveCommunityRequest) (*UnarchiveCommunityResponse, error)
+	// TransferCommunity gives a community to another owner; the one before becomes a member. EXISTS if somebody else owns it
+	// than was expected, or if the new owner would own too many; INVALID for a key that is banned.
+	TransferCommunity(context.Context, *TransferCommunityRequest) (*TransferCommunityResponse, error)
+	// DeleteCommunity has everything of an archived community removed, in the background. Its hosts stay taken until they are
+	// released. EXISTS if the community is not archived, or if its deletion was asked for under another id, or the id was used
+	// for another community.
+	DeleteCommunity(context.Context, *DeleteCommunityRequest) (*DeleteCommunityResponse, error)
+	// PutHost gives a community another host. EXISTS if the host is taken, INVALID if the community has too many.
+	PutHost(context.Context, *PutHostRequest) (*PutHostResponse, error)
+	// RemoveHost takes a host from a community, but not the first it had (INVALID). NOT_FOUND if it is not a host of the
+	// community. Who is connected stays so.
+	RemoveHost(context.Context, *RemoveHostRequest) (*RemoveHostResponse, error)
+	// ReleaseHost lets a host go that was that of a community which has been deleted. EXISTS if it belongs to a community.
+	ReleaseHost(context.Context, *ReleaseHostRequest) (*ReleaseHostResponse, error)
 	// UpdateCommunity changes what is set in the request and raises the access version if access, or that of
 	// agents, changed.
 	UpdateCommunity(context.Context, *UpdateCommunityRequest) (*UpdateCommunityResponse, error)
@@ -119,6 +268,33 @@ type UnimplementedDirectoryServiceServer struct{}
 
 func (UnimplementedDirectoryServiceServer) CreateCommunity(context.Context, *CreateCommunityRequest) (*CreateCommunityResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreateCommunity not implemented")
+}
+func (UnimplementedDirectoryServiceServer) GetHost(context.Context, *GetHostRequest) (*GetHostResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetHost not implemented")
+}
+func (UnimplementedDirectoryServiceServer) ListOwned(context.Context, *ListOwnedRequest) (*ListOwnedResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListOwned not implemented")
+}
+func (UnimplementedDirectoryServiceServer) ArchiveCommunity(context.Context, *ArchiveCommunityRequest) (*ArchiveCommunityResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ArchiveCommunity not implemented")
+}
+func (UnimplementedDirectoryServiceServer) UnarchiveCommunity(context.Context, *UnarchiveCommunityRequest) (*UnarchiveCommunityResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method UnarchiveCommunity not implemented")
+}
+func (UnimplementedDirectoryServiceServer) TransferCommunity(context.Context, *TransferCommunityRequest) (*TransferCommunityResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method TransferCommunity not implemented")
+}
+func (UnimplementedDirectoryServiceServer) DeleteCommunity(context.Context, *DeleteCommunityRequest) (*DeleteCommunityResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteCommunity not implemented")
+}
+func (UnimplementedDirectoryServiceServer) PutHost(context.Context, *PutHostRequest) (*PutHostResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PutHost not implemented")
+}
+func (UnimplementedDirectoryServiceServer) RemoveHost(context.Context, *RemoveHostRequest) (*RemoveHostResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RemoveHost not implemented")
+}
+func (UnimplementedDirectoryServiceServer) ReleaseHost(context.Context, *ReleaseHostRequest) (*ReleaseHostResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReleaseHost not implemented")
 }
 func (UnimplementedDirectoryServiceServer) UpdateCommunity(context.Context, *UpdateCommunityRequest) (*UpdateCommunityResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method UpdateCommunity not implemented")
@@ -164,6 +340,168 @@ func _DirectoryService_CreateCommunity_Handler(srv interface{}, ctx context.Cont
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(DirectoryServiceServer).CreateCommunity(ctx, req.(*CreateCommunityRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _DirectoryService_GetHost_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetHostRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DirectoryServiceServer).GetHost(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DirectoryService_GetHost_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DirectoryServiceServer).GetHost(ctx, req.(*GetHostRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _DirectoryService_ListOwned_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListOwnedRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DirectoryServiceServer).ListOwned(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DirectoryService_ListOwned_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DirectoryServiceServer).ListOwned(ctx, req.(*ListOwnedRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _DirectoryService_ArchiveCommunity_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ArchiveCommunityRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DirectoryServiceServer).ArchiveCommunity(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DirectoryService_ArchiveCommunity_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DirectoryServiceServer).ArchiveCommunity(ctx, req.(*ArchiveCommunityRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _DirectoryService_UnarchiveCommunity_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UnarchiveCommunityRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DirectoryServiceServer).UnarchiveCommunity(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DirectoryService_UnarchiveCommunity_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DirectoryServiceServer).UnarchiveCommunity(ctx, req.(*UnarchiveCommunityRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _DirectoryService_TransferCommunity_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TransferCommunityRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DirectoryServiceServer).TransferCommunity(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DirectoryService_TransferCommunity_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DirectoryServiceServer).TransferCommunity(ctx, req.(*TransferCommunityRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _DirectoryService_DeleteCommunity_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteCommunityRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DirectoryServiceServer).DeleteCommunity(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DirectoryService_DeleteCommunity_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DirectoryServiceServer).DeleteCommunity(ctx, req.(*DeleteCommunityRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _DirectoryService_PutHost_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PutHostRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DirectoryServiceServer).PutHost(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DirectoryService_PutHost_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DirectoryServiceServer).PutHost(ctx, req.(*PutHostRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _DirectoryService_RemoveHost_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RemoveHostRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DirectoryServiceServer).RemoveHost(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DirectoryService_RemoveHost_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DirectoryServiceServer).RemoveHost(ctx, req.(*RemoveHostRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _DirectoryService_ReleaseHost_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReleaseHostRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DirectoryServiceServer).ReleaseHost(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DirectoryService_ReleaseHost_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DirectoryServiceServer).ReleaseHost(ctx, req.(*ReleaseHostRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -232,6 +570,42 @@ var DirectoryService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CreateCommunity",
 			Handler:    _DirectoryService_CreateCommunity_Handler,
+		},
+		{
+			MethodName: "GetHost",
+			Handler:    _DirectoryService_GetHost_Handler,
+		},
+		{
+			MethodName: "ListOwned",
+			Handler:    _DirectoryService_ListOwned_Handler,
+		},
+		{
+			MethodName: "ArchiveCommunity",
+			Handler:    _DirectoryService_ArchiveCommunity_Handler,
+		},
+		{
+			MethodName: "UnarchiveCommunity",
+			Handler:    _DirectoryService_UnarchiveCommunity_Handler,
+		},
+		{
+			MethodName: "TransferCommunity",
+			Handler:    _DirectoryService_TransferCommunity_Handler,
+		},
+		{
+			MethodName: "DeleteCommunity",
+			Handler:    _DirectoryService_DeleteCommunity_Handler,
+		},
+		{
+			MethodName: "PutHost",
+			Handler:    _DirectoryService_PutHost_Handler,
+		},
+		{
+			MethodName: "RemoveHost",
+			Handler:    _DirectoryService_RemoveHost_Handler,
+		},
+		{
+			MethodName: "ReleaseHost",
+			Handler:    _DirectoryService_ReleaseHost_Handler,
 		},
 		{
 			MethodName: "UpdateCommunity",

@@ -389,7 +389,7 @@ func (x *ModerateResponse) GetAclVersion() uint64 {
 // ConsumeTokenRequest names a NIP-98 event.
 type ConsumeTokenRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// community is the tenant.
+	// community is the tenant; 0 for an operator's request, which belongs to none.
 	Community int64 `protobuf:"varint,1,opt,name=community,proto3" json:"community,omitempty"`
 	// event_id is the id of the event, 32 bytes.
 	EventId []byte `protobuf:"bytes,2,opt,name=event_id,json=eventId,proto3" json:"event_id,omitempty"`

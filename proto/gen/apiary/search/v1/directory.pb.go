@@ -144,7 +144,13 @@ type CommunityEntry struct {
 	// members is how many it has; no more than 100,000 are counted.
 	Members uint32 `protobuf:"varint,4,opt,name=members,proto3" json:"members,omitempty"`
 	// create_time is when it was created.
-	CreateTime    *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
+	CreateTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
+	// archive_time is when it was archived, absent if it is not.
+	ArchiveTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=archive_time,json=archiveTime,proto3" json:"archive_time,omitempty"`
+	// deleting is true when it is being deleted.
+	Deleting bool `protobuf:"varint,7,opt,name=deleting,proto3" json:"deleting,omitempty"`
+	// uuid is its name for clients and operators.
+	Uuid          string `protobuf:"bytes,8,opt,name=uuid,proto3" json:"uuid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -212,6 +218,27 @@ func (x *CommunityEntry) GetCreateTime() *timestamppb.Timestamp {
 		return x.CreateTime
 	}
 	return nil
+}
+
+func (x *CommunityEntry) GetArchiveTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ArchiveTime
+	}
+	return nil
+}
+
+func (x *CommunityEntry) GetDeleting() bool {
+	if x != nil {
+		return x.Deleting
+	}
+	return false
+}
+
+func (x *CommunityEntry) GetUuid() string {
+	if x != nil {
+		return x.Uuid
+	}
+	return ""
 }
 
 // ListMembersRequest asks for one page.
@@ -408,14 +435,17 @@ const file_apiary_search_v1_directory_proto_rawDesc = "" +
 	"page_token\x18\x02 \x01(\tR\tpageToken\"\x85\x01\n" +
 	"\x17ListCommunitiesResponse\x12B\n" +
 	"\vcommunities\x18\x01 \x03(\v2 .apiary.search.v1.CommunityEntryR\vcommunities\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xa9\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x98\x02\n" +
 	"\x0eCommunityEntry\x12\x14\n" +
 	"\x05hosts\x18\x01 \x03(\tR\x05hosts\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
 	"\x06closed\x18\x03 \x01(\bR\x06closed\x12\x18\n" +
 	"\amembers\x18\x04 \x01(\rR\amembers\x12;\n" +
 	"\vcreate_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"createTime\"d\n" +
+	"createTime\x12=\n" +
+	"\farchive_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\varchiveTime\x12\x1a\n" +
+	"\bdeleting\x18\a \x01(\bR\bdeleting\x12\x12\n" +
+	"\x04uuid\x18\b \x01(\tR\x04uuid\"d\n" +
 	"\x12ListMembersRequest\x12\x12\n" +
 	"\x04host\x18\x01 \x01(\tR\x04host\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\rR\bpageSize\x12\x1d\n" +
@@ -457,17 +487,18 @@ var file_apiary_search_v1_directory_proto_goTypes = []any{
 var file_apiary_search_v1_directory_proto_depIdxs = []int32{
 	2, // 0: apiary.search.v1.ListCommunitiesResponse.communities:type_name -> apiary.search.v1.CommunityEntry
 	6, // 1: apiary.search.v1.CommunityEntry.create_time:type_name -> google.protobuf.Timestamp
-	5, // 2: apiary.search.v1.ListMembersResponse.members:type_name -> apiary.search.v1.MemberEntry
-	6, // 3: apiary.search.v1.MemberEntry.add_time:type_name -> google.protobuf.Timestamp
-	0, // 4: apiary.search.v1.DirectoryService.ListCommunities:input_type -> apiary.search.v1.ListCommunitiesRequest
-	3, // 5: apiary.search.v1.DirectoryService.ListMembers:input_type -> apiary.search.v1.ListMembersRequest
-	1, // 6: apiary.search.v1.DirectoryService.ListCommunities:output_type -> apiary.search.v1.ListCommunitiesResponse
-	4, // 7: apiary.search.v1.DirectoryService.ListMembers:output_type -> apiary.search.v1.ListMembersResponse
-	6, // [6:8] is the sub-list for method output_type
-	4, // [4:6] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	6, // 2: apiary.search.v1.CommunityEntry.archive_time:type_name -> google.protobuf.Timestamp
+	5, // 3: apiary.search.v1.ListMembersResponse.members:type_name -> apiary.search.v1.MemberEntry
+	6, // 4: apiary.search.v1.MemberEntry.add_time:type_name -> google.protobuf.Timestamp
+	0, // 5: apiary.search.v1.DirectoryService.ListCommunities:input_type -> apiary.search.v1.ListCommunitiesRequest
+	3, // 6: apiary.search.v1.DirectoryService.ListMembers:input_type -> apiary.search.v1.ListMembersRequest
+	1, // 7: apiary.search.v1.DirectoryService.ListCommunities:output_type -> apiary.search.v1.ListCommunitiesResponse
+	4, // 8: apiary.search.v1.DirectoryService.ListMembers:output_type -> apiary.search.v1.ListMembersResponse
+	7, // [7:9] is the sub-list for method output_type
+	5, // [5:7] is the sub-list for method input_type
+	5, // [5:5] is the sub-list for extension type_name
+	5, // [5:5] is the sub-list for extension extendee
+	0, // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_apiary_search_v1_directory_proto_init() }

@@ -878,7 +878,9 @@ type ResolveCommunityResponse struct {
 	// blocked_networks are CIDR prefixes whose clients are refused, at most 1,024.
 	BlockedNetworks []string `protobuf:"bytes,9,rep,name=blocked_networks,json=blockedNetworks,proto3" json:"blocked_networks,omitempty"`
 	// owner is the key of an owner, 32 bytes, empty if there is none; shown as the NIP-11 contact key.
-	Owner         []byte `protobuf:"bytes,10,opt,name=owner,proto3" json:"owner,omitempty"`
+	Owner []byte `protobuf:"bytes,10,opt,name=owner,proto3" json:"owner,omitempty"`
+	// uuid is its name for clients, which says nothing of other communities.
+	Uuid          string `protobuf:"bytes,11,opt,name=uuid,proto3" json:"uuid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -981,6 +983,13 @@ func (x *ResolveCommunityResponse) GetOwner() []byte {
 		return x.Owner
 	}
 	return nil
+}
+
+func (x *ResolveCommunityResponse) GetUuid() string {
+	if x != nil {
+		return x.Uuid
+	}
+	return ""
 }
 
 // ResolveNameRequest asks for a name.
@@ -1191,7 +1200,9 @@ type CheckAccessResponse struct {
 	// themselves, or with their owner.
 	Banned [][]byte `protobuf:"bytes,5,rep,name=banned,proto3" json:"banned,omitempty"`
 	// agents are those keys of the request that are agents (NIP-OA), only when the global topic is asked about.
-	Agents        []*Agent `protobuf:"bytes,6,rep,name=agents,proto3" json:"agents,omitempty"`
+	Agents []*Agent `protobuf:"bytes,6,rep,name=agents,proto3" json:"agents,omitempty"`
+	// gone is true when there is no such community, or it is archived: it is served to nobody.
+	Gone          bool `protobuf:"varint,7,opt,name=gone,proto3" json:"gone,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1266,6 +1277,13 @@ func (x *CheckAccessResponse) GetAgents() []*Agent {
 		return x.Agents
 	}
 	return nil
+}
+
+func (x *CheckAccessResponse) GetGone() bool {
+	if x != nil {
+		return x.Gone
+	}
+	return false
 }
 
 // Agent says whose agent a key is.
@@ -1544,7 +1562,7 @@ const file_apiary_search_v1_search_proto_rawDesc = "" +
 	"\x05count\x18\x01 \x01(\x04R\x05count\x12\x10\n" +
 	"\x03hll\x18\x02 \x01(\fR\x03hll\"-\n" +
 	"\x17ResolveCommunityRequest\x12\x12\n" +
-	"\x04host\x18\x01 \x01(\tR\x04host\"\xab\x02\n" +
+	"\x04host\x18\x01 \x01(\tR\x04host\"\xbf\x02\n" +
 	"\x18ResolveCommunityResponse\x12\x1c\n" +
 	"\tcommunity\x18\x01 \x01(\x03R\tcommunity\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
@@ -1557,7 +1575,8 @@ const file_apiary_search_v1_search_proto_rawDesc = "" +
 	"\amin_pow\x18\b \x01(\rR\x06minPow\x12)\n" +
 	"\x10blocked_networks\x18\t \x03(\tR\x0fblockedNetworks\x12\x14\n" +
 	"\x05owner\x18\n" +
-	" \x01(\fR\x05owner\"Z\n" +
+	" \x01(\fR\x05owner\x12\x12\n" +
+	"\x04uuid\x18\v \x01(\tR\x04uuid\"Z\n" +
 	"\x12ResolveNameRequest\x12\x1c\n" +
 	"\tcommunity\x18\x01 \x01(\x03R\tcommunity\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -1569,14 +1588,15 @@ const file_apiary_search_v1_search_proto_rawDesc = "" +
 	"\achannel\x18\x02 \x01(\tR\achannel\x12\x18\n" +
 	"\apubkeys\x18\x03 \x03(\fR\apubkeys\x129\n" +
 	"\x19min_community_acl_version\x18\x04 \x01(\x04R\x16minCommunityAclVersion\x125\n" +
-	"\x17min_channel_acl_version\x18\x05 \x01(\x04R\x14minChannelAclVersion\"\xfa\x01\n" +
+	"\x17min_channel_acl_version\x18\x05 \x01(\x04R\x14minChannelAclVersion\"\x8e\x02\n" +
 	"\x13CheckAccessResponse\x12\x18\n" +
 	"\aallowed\x18\x01 \x03(\bR\aallowed\x122\n" +
 	"\x15community_acl_version\x18\x02 \x01(\x04R\x13communityAclVersion\x12.\n" +
 	"\x13channel_acl_version\x18\x03 \x01(\x04R\x11channelAclVersion\x12\x1c\n" +
 	"\tmoderator\x18\x04 \x03(\bR\tmoderator\x12\x16\n" +
 	"\x06banned\x18\x05 \x03(\fR\x06banned\x12/\n" +
-	"\x06agents\x18\x06 \x03(\v2\x17.apiary.search.v1.AgentR\x06agents\"5\n" +
+	"\x06agents\x18\x06 \x03(\v2\x17.apiary.search.v1.AgentR\x06agents\x12\x12\n" +
+	"\x04gone\x18\a \x01(\bR\x04gone\"5\n" +
 	"\x05Agent\x12\x16\n" +
 	"\x06pubkey\x18\x01 \x01(\fR\x06pubkey\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\fR\x05owner\"\x81\x01\n" +
