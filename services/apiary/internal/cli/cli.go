@@ -49,6 +49,7 @@ type Commands struct {
 		Ban       banCmd          `cmd:"" help:"Ban a key from the community."`
 		Unban     unbanCmd        `cmd:"" help:"Lift a ban."`
 		Sign      signCmd         `cmd:"" help:"Print an event, signed, instead of publishing it."`
+		Attest    attestCmd       `cmd:"" help:"Print what attests that a key is an agent of one's own (NIP-OA)."`
 		Authorize authorizeCmd    `cmd:"" help:"Print the header that authorizes an HTTP request, for curl (NIP-98)."`
 	} `cmd:"" help:"Talk to a relay."`
 	Community struct {
@@ -126,6 +127,7 @@ func (c *Commands) byName(name string) command {
 		"client ban":              &c.Client.Ban,
 		"client unban":            &c.Client.Unban,
 		"client sign":             &c.Client.Sign,
+		"client attest":           &c.Client.Attest,
 		"client authorize":        &c.Client.Authorize,
 		"community list":          &c.Community.List,
 		"community create":        &c.Community.Create,

@@ -46,6 +46,8 @@ type clientFlags struct {
 	Relay   string `help:"Relay to talk to, by WebSocket; http:// or https:// talks to it by signed HTTP requests." default:"ws://localhost:3000"`
 	Connect string `help:"Address to connect to instead of the one of the relay's name, such as one that is not in DNS yet." placeholder:"HOST:PORT" hostport:"empty"`
 	keyFlag `embed:""`
+
+	Attestation string `help:"What client attest has printed for this key: it shows whose agent the key is." placeholder:"JSON"`
 }
 
 // config loads the key and checks the relay's URL.
@@ -58,7 +60,11 @@ func (f *clientFlags) config(env env) (client.Config, error) {
 	if err != nil {
 		return client.Config{}, err
 	}
-	return client.Config{URL: f.Relay, Connect: f.Connect, Key: key}, nil
+	attestation, err := parseAttestation(f.Attestation, key.PubKey())
+	if err != nil {
+		return client.Config{}, err
+	}
+	return client.Config{URL: f.Relay, Connect: f.Connect, Key: key, Attestation: attestation}, nil
 }
 
 type whoamiCmd struct {

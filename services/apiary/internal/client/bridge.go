@@ -122,7 +122,7 @@ func (b *bridge) post(ctx context.Context, path string, body []byte) (status int
 	if err != nil {
 		return 0, nil, err
 	}
-	authorization, err := Authorize(b.cfg.Key, http.MethodPost, target, body)
+	authorization, err := authorize(b.cfg.Key, http.MethodPost, target, body, b.cfg.Attestation)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -163,6 +163,11 @@ func refusal(status int, body []byte) (string, error) {
 // Authorize returns the Authorization header of one HTTP request, signed as NIP-98 says: good for a minute, for this
 // method, URL and body. A nil body is that of a request without one.
 func Authorize(key *nostr.SecretKey, method, url string, body []byte) (string, error) {
+	return authorize(key, method, url, body, nil)
+}
+
+// authorize is Authorize with a tag that says whose agent the key is, nil for none.
+func authorize(key *nostr.SecretKey, method, url string, body []byte, attestation nostr.Tag) (string, error) {
 	event := &nostr.Event{
 		CreatedAt: time.Now().Unix(),
 		Kind:      nostr.KindHTTPAuth,
@@ -172,6 +177,9 @@ func Authorize(key *nostr.SecretKey, method, url string, body []byte) (string, e
 	if body != nil {
 		sum := sha256.Sum256(body)
 		event.Tags = append(event.Tags, nostr.Tag{"payload", hex.EncodeToString(sum[:])})
+	}
+	if attestation != nil {
+		event.Tags = append(event.Tags, attestation)
 	}
 	if err := event.Sign(key); err != nil {
 		return "", err

@@ -21,6 +21,7 @@ import (
 // hive is a relay behind HTTP, of the host team.example. Each request is answered with the next of the answers, after
 // its signature was checked.
 type hive struct {
+	owner   nostr.PubKey // whom the last request attested
 	t       *testing.T
 	answers []answer
 	asked   []string // path and body
@@ -52,10 +53,23 @@ func (h *hive) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.seen[token.ID] = true
+	if a, err := auth.Attested(token); err == nil {
+		h.owner = a.Owner
+	}
 	h.asked = append(h.asked, r.URL.Path+" "+string(body))
 	next := h.answers[min(len(h.asked), len(h.answers))-1]
 	w.WriteHeader(next.status)
 	_, _ = io.WriteString(w, next.body)
+}
+
+func TestAnAgentShowsItsOwner(t *testing.T) {
+	h, cfg := newHive(t, answer{200, `{"event_id":"","accepted":true,"message":""}`})
+	tag, err := auth.Attest(nostrtest.Key("bob"), cfg.Key.PubKey(), "")
+	require.NoError(t, err)
+	cfg.Attestation = tag
+	_, err = Publish(t.Context(), cfg, &nostr.Event{Kind: nostr.KindText}, io.Discard)
+	require.NoError(t, err)
+	require.Equal(t, nostrtest.PubKey("bob"), h.owner)
 }
 
 func TestPublishOverHTTP(t *testing.T) {

@@ -45,6 +45,8 @@ type Config struct {
 	Connect string
 	// Key authenticates the connection and signs what is published.
 	Key *nostr.SecretKey
+	// Attestation is the tag that says whose agent the key is (NIP-OA), nil if it is nobody's.
+	Attestation nostr.Tag
 }
 
 // Conn is a connection to a relay, authenticated if the relay asked for it.
@@ -103,6 +105,9 @@ func (c *Conn) authenticate(ctx context.Context) error {
 		CreatedAt: time.Now().Unix(),
 		Kind:      nostr.KindAuth,
 		Tags:      nostr.Tags{{"relay", c.cfg.URL}, {"challenge", challenge}},
+	}
+	if c.cfg.Attestation != nil {
+		auth.Tags = append(auth.Tags, c.cfg.Attestation)
 	}
 	if err := auth.Sign(c.cfg.Key); err != nil {
 		return err
