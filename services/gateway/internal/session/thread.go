@@ -128,6 +128,9 @@ func (srv *Server) ThreadWindow(ctx context.Context, c Community, p *commonv1.Pr
 	if len(channels) != 1 || len(p.GetPubkeys()) == 0 {
 		return fault.New(fault.Invalid, "thread_window requires exactly one #h channel")
 	}
+	if (w.Filter.Until != nil) != (len(w.After) == len(nostr.ID{})) {
+		return fault.New(fault.Invalid, "thread_window cursor requires both until and before_id, or neither")
+	}
 	if err := srv.Judge(p, []nostr.Filter{w.Filter}); err != nil {
 		return err
 	}
