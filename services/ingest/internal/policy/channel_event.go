@@ -29,13 +29,13 @@ type Found struct {
 	Owned bool
 }
 
-// Judge decides on a deletion by an actor of what was found, nil if there is no such event in the channel. The record
-// of what was done in the channel stays.
+// Judge decides on a deletion by an actor of what was found, nil if there is no such event in the channel. What is not for
+// everybody there is missing, except for its author. The record of what was done in the channel stays.
 func (*DeleteEvent) Judge(g Group, actor nostr.PubKey, found *Found) Verdict {
 	if v := g.reach(false); !v.Accepted() {
 		return v
 	}
-	if found == nil {
+	if found == nil || (kind.Of(found.Kind).Readers != kind.Everybody && found.Author != actor) {
 		return invalid("target event not found in this channel")
 	}
 	switch kind.Of(found.Kind).Sender {

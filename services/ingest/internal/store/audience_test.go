@@ -32,3 +32,36 @@ func TestAudiencesAreMarked(t *testing.T) {
 	f.accept(f.candidate("alice", nostrtest.Kind(5), nostrtest.Tag("e", shared.Event.ID.String())))
 	require.Zero(t, f.count(`SELECT count(*) FROM ingest.event_tags WHERE id = $1`, shared.Event.ID[:]))
 }
+
+// Of what is in a channel and not for everybody there, those whom it is not for learn nothing by trying to act on it.
+func TestWhatIsNotForEverybodyIsMissing(t *testing.T) {
+	h := newHall(t)
+	h.must("alice", nostr.KindEditMetadata, nostrtest.Tag("previous_required", "true"))
+	first := nostrtest.Tag("previous", h.state("hall", nostr.KindGroupMetadata).ID.String()[:8])
+	for _, k := range []nostr.Kind{nostr.KindReport, nostr.KindDirectMessage} {
+		hidden := h.candidate("carol", nostrtest.Kind(k), nostrtest.Channel("hall"), p("alice"), first)
+		h.accept(hidden)
+		e := nostrtest.Tag("e", hidden.Event.ID.String())
+		for _, who := range []string{"bob", "alice"} {
+			h.refuse("target event not found in this channel", who, nostr.KindDeleteEvent, e)
+		}
+		said := h.verdict(h.candidate("bob", nostrtest.Kind(9), nostrtest.Channel("hall"), nostrtest.Tag("previous", hidden.Event.ID.String()[:8])))
+		require.Equal(t, "messages here must refer to earlier events of the channel, and to no others (previous tag)", said.Message)
+		h.must("carol", nostr.KindDeleteEvent, e)
+	}
+}
+
+// What has expired, or whose author has vanished, is missing also while it is still stored.
+func TestWhatIsGoneIsMissing(t *testing.T) {
+	h := newHall(t)
+	expired, vanished := h.chat("carol", "hall", "expired"), h.chat("dave", "hall", "vanished")
+	h.accept(expired, vanished)
+	_, err := h.admin.Exec(t.Context(), `UPDATE ingest.events SET expires_at = 1 WHERE id = $1`, expired.Event.ID[:])
+	require.NoError(t, err)
+	_, err = h.admin.Exec(t.Context(), `INSERT INTO ingest.vanished (community_id, pubkey, until, request_id) VALUES ($1, $2, $3, $2)`,
+		h.community, vanished.Event.PubKey[:], vanished.Event.CreatedAt)
+	require.NoError(t, err)
+	for _, c := range []*policy.Candidate{expired, vanished} {
+		h.refuse("target event not found in this channel", "bob", nostr.KindDeleteEvent, nostrtest.Tag("e", c.Event.ID.String()))
+	}
+}

@@ -12,11 +12,15 @@ import (
 )
 
 const (
-	// By event_ids_pkey, events_time and agents_pkey: an event of a channel, and whether an agent of a key has written it.
+	// By event_ids_pkey, events_time, agents_pkey and vanished_pkey: an event of a channel that is to be seen, and whether an agent
+	// of a key has written it.
 	sqlChannelEvent = `
 SELECT e.raw, EXISTS (SELECT FROM ingest.agents a WHERE a.community_id = $1 AND a.pubkey = e.pubkey AND a.owner = $4) FROM ingest.event_ids i
 JOIN ingest.events e ON e.community_id = i.community_id AND e.created_at = i.created_at AND e.id = i.id
-WHERE i.community_id = $1 AND i.id = $2 AND e.channel_id = $3`
+WHERE i.community_id = $1 AND i.id = $2 AND e.channel_id = $3
+    AND (e.expires_at IS NULL OR e.expires_at > extract(epoch FROM now()))
+    AND NOT EXISTS (SELECT FROM ingest.vanished v
+        WHERE v.community_id = e.community_id AND v.pubkey = e.pubkey AND v.until >= e.created_at OFFSET 0)`
 
 	// Conflicts on banned_events_pkey: a ban stays as it is.
 	sqlBanChannelEvent = `

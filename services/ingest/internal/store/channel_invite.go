@@ -22,12 +22,13 @@ const (
 INSERT INTO ingest.channel_invites (community_id, channel_id, code_hash, created_by, expires_at) VALUES ($1, $2, $3, $4, $5)
 ON CONFLICT (community_id, channel_id, code_hash) DO UPDATE SET created_by = excluded.created_by, expires_at = excluded.expires_at`
 
-	// By channel_invites_pkey and channel_members_pkey. A code is worth what its maker may do now.
+	// By channel_invites_pkey, channel_members_pkey, agents_pkey and banned_pubkeys_pkey. A code is worth what its maker may do now.
 	sqlChannelInvite = `
 SELECT i.expires_at > now() FROM ingest.channel_invites i
 JOIN ingest.channel_members m ON m.community_id = i.community_id AND m.channel_id = i.channel_id AND m.pubkey = i.created_by
     AND m.role IN ('owner', 'admin')
-WHERE i.community_id = $1 AND i.channel_id = $2 AND i.code_hash = $3`
+WHERE i.community_id = $1 AND i.channel_id = $2 AND i.code_hash = $3
+    AND NOT EXISTS (SELECT FROM ingest.barred b WHERE b.community_id = i.community_id AND b.pubkey = i.created_by OFFSET 0)`
 
 	// By channel_invites_pkey: at most policy.MaxChannelInvites are read.
 	sqlForgetChannelInvitesOf = `

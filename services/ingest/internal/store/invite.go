@@ -34,7 +34,8 @@ SELECT EXISTS (SELECT FROM ingest.barred b WHERE b.community_id = $1 AND b.pubke
 FROM (SELECT) AS one
 LEFT JOIN ingest.invites i ON i.community_id = $1 AND i.code_hash = $3
     AND EXISTS (SELECT FROM ingest.community_members c
-        WHERE c.community_id = $1 AND c.pubkey = i.created_by AND c.role IN ('owner', 'admin'))`
+        WHERE c.community_id = $1 AND c.pubkey = i.created_by AND c.role IN ('owner', 'admin'))
+    AND NOT EXISTS (SELECT FROM ingest.barred b WHERE b.community_id = $1 AND b.pubkey = i.created_by OFFSET 0)`
 
 	// By invites_pkey: at most MaxInvites are read.
 	sqlForgetInvitesOf = `DELETE FROM ingest.invites WHERE community_id = $1 AND created_by = $2`

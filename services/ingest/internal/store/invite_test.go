@@ -170,3 +170,30 @@ func TestAJoinThatIsSentAgain(t *testing.T) {
 	require.Equal(t, policy.NotMember, v)
 	require.Nil(t, row)
 }
+
+// An agent that has rights of its own has none of them while its owner is banned: neither its codes nor new ones open anything.
+func TestABannedOwnersAgentOpensNothing(t *testing.T) {
+	h := newHall(t, nostrtest.Tag("private"))
+	ctx, bot := t.Context(), nostrtest.PubKey("bot")
+	h.put(h.community, "bot", policy.RoleAdmin)
+	require.NoError(t, h.attest(h.community, "bot", "bob", time.Time{}))
+	h.must("alice", nostr.KindPutUser, p("bot"), nostrtest.Tag("role", "admin"))
+	h.must("bot", nostr.KindCreateInvite, nostrtest.Tag("code", "back door"))
+	invite, err := h.MintInvite(ctx, h.community, bot, time.Hour, 0)
+	require.NoError(t, err)
+
+	h.moderate(BanPubKey(nostrtest.PubKey("bob")))
+	_, err = h.ClaimInvite(ctx, h.community, nostrtest.PubKey("mallory"), invite.Code)
+	require.ErrorIs(t, err, ErrInviteInvalid)
+	v, _ := h.do("mallory", nostr.KindJoinRequest, nostrtest.Tag("code", "back door"))
+	require.Equal(t, policy.JoinRefused, v)
+	_, err = h.MintInvite(ctx, h.community, bot, time.Hour, 0)
+	require.ErrorIs(t, err, ErrNotModerator)
+	_, err = h.Moderate(ctx, Moderator{Community: h.community, Actor: bot}, UnbanPubKey(nostrtest.PubKey("bob")))
+	require.ErrorIs(t, err, ErrNotModerator, "least of all its owner's ban")
+
+	h.moderate(UnbanPubKey(nostrtest.PubKey("bob")))
+	_, err = h.ClaimInvite(ctx, h.community, nostrtest.PubKey("carol"), invite.Code)
+	require.NoError(t, err, "what it may do now")
+	h.must("carol", nostr.KindJoinRequest, nostrtest.Tag("code", "back door"))
+}

@@ -158,10 +158,15 @@ func (s *Store) Moderate(ctx context.Context, m Moderator, c Change) (uint64, er
 	})
 }
 
-// requireModerator returns ErrNotModerator unless a key is that of an owner or admin.
+// requireModerator returns ErrNotModerator unless a key is that of an owner or admin, and not banned, which an agent with a
+// role of its own is together with its owner.
 func (x *change) requireModerator(ctx context.Context, pubkey nostr.PubKey) error {
 	role, err := x.role(ctx, pubkey)
-	if err == nil && !role.Moderates() {
+	if err != nil {
+		return err
+	}
+	banned, err := x.isBanned(ctx, pubkey)
+	if err == nil && (banned || !role.Moderates()) {
 		return ErrNotModerator
 	}
 	return err

@@ -107,7 +107,7 @@ func TestPlans(t *testing.T) {
 		"sqlProcessed":          `ARRAY[1]::bigint[], ARRAY['\x01']::bytea[]`,
 		"sqlSignedVersions":     `ARRAY[1]::bigint[], ARRAY[1]::integer[], ARRAY['\x01']::bytea[], ARRAY['\x01']::bytea[]`,
 		"sqlClaim":              `1, '\x01'::bytea, '\x02'::bytea`,
-		"sqlReferenced":         `ARRAY[1]::bigint[], ARRAY['a']::text[], ARRAY['\x01']::bytea[], ARRAY['\x02']::bytea[]`,
+		"sqlReferenced":         `ARRAY[1]::bigint[], ARRAY['a']::text[], ARRAY['\x01']::bytea[], ARRAY['\x02']::bytea[], ARRAY[4]::integer[]`,
 		"sqlChannelInvite":      `1, 1, '\x01'::bytea`,
 		"sqlChannelEvent":       `1, '\x01'::bytea, 1, '\x02'::bytea`,
 		"sqlChannelEvents":      `1, 1, 1`,
