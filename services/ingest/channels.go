@@ -64,7 +64,7 @@ func (s *Service) keep(ctx context.Context, ready func(), interval time.Duration
 				found, err := c.do(within)
 				cancel()
 				if err != nil && ctx.Err() == nil {
-					s.log.LogAttrs(ctx, slog.LevelWarn, "upkeep failed", slog.String("what", c.what), slog.Any("error", err))
+					s.faults.LogAttrs(ctx, slog.LevelWarn, "upkeep failed", slog.String("what", c.what), slog.Any("error", err))
 				}
 				if err != nil || found < c.page {
 					break

@@ -82,6 +82,7 @@ type Service struct {
 
 	cfg     Config
 	log     *slog.Logger
+	faults  *slog.Logger // log, for what may go wrong again and again
 	tracer  trace.Tracer
 	metrics *metrics
 	now     func() time.Time
@@ -123,7 +124,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		return nil, fmt.Errorf("make instruments: %w", err)
 	}
 	s := &Service{
-		cfg: cfg, log: deps.Log, tracer: deps.Tracer, metrics: x, now: deps.Now,
+		cfg: cfg, log: deps.Log, faults: telemetry.Sampled(deps.Log, faultInterval), tracer: deps.Tracer, metrics: x, now: deps.Now,
 		bus:      deps.Bus,
 		inFlight: semaphore.NewWeighted(cfg.InFlightBytes),
 		draining: make(chan struct{}),
@@ -147,7 +148,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		Observe: func(ctx context.Context, took time.Duration) { x.verify.Record(ctx, took.Seconds()) },
 	})
 	s.presence = presence.New(presence.Config{TTL: cfg.PresenceTTL, Partitions: cfg.Partitions}, presence.Deps{
-		Bus: deps.Bus, Store: s.store, Key: key, Now: deps.Now, Log: telemetry.Sampled(deps.Log, faultInterval),
+		Bus: deps.Bus, Store: s.store, Key: key, Now: deps.Now, Log: s.faults,
 	})
 	s.buildQueues(deps)
 	if deps.Draining == nil {
@@ -165,8 +166,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		ingestv1.RegisterAgentServiceServer(r, agents.New(s.store, cfg.AgentsPerOwner))
 		ingestv1.RegisterOverlayServiceServer(r, overlay.New(key, deps.Now))
 	})
-	sweeper := outbox.NewSweeper(outbox.SweeperConfig{Age: cfg.OutboxAge, Interval: cfg.OutboxInterval}, s.store, deps.Bus,
-		telemetry.Sampled(deps.Log, faultInterval))
+	sweeper := outbox.NewSweeper(outbox.SweeperConfig{Age: cfg.OutboxAge, Interval: cfg.OutboxInterval}, s.store, deps.Bus, s.faults)
 	if err := x.watch(deps.Meter, s.publisher, sweeper); err != nil {
 		return nil, fmt.Errorf("make instruments: %w", err)
 	}
@@ -175,8 +175,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 }
 
 func (s *Service) buildQueues(deps Deps) {
-	faults := telemetry.Sampled(deps.Log, faultInterval)
-	s.publisher = outbox.NewPublisher(deps.Bus, s.store, faults, func(ctx context.Context, took time.Duration, ok bool) {
+	s.publisher = outbox.NewPublisher(deps.Bus, s.store, s.faults, func(ctx context.Context, took time.Duration, ok bool) {
 		if ok {
 			s.metrics.publish.Record(ctx, took.Seconds())
 		} else {
@@ -190,11 +189,11 @@ func (s *Service) buildQueues(deps Deps) {
 	}
 	committer := &commit.Committer{
 		Store: s.store, Publish: s.publisher.Publish, Left: s.vanishLater, Timeout: s.cfg.CommitTimeout, Observe: s.metrics.committed,
-		Tracer: deps.Tracer, Log: faults,
+		Tracer: deps.Tracer, Log: s.faults,
 	}
 	s.commits = commit.NewQueue(s.cfg.QueueEvents, limits, committer.Flush)
 	ephemeral := &commit.Ephemeral{
-		Store: s.store, Bus: deps.Bus, Partitions: s.cfg.Partitions, Timeout: s.cfg.CommitTimeout, Presence: s.presence, Log: faults,
+		Store: s.store, Bus: deps.Bus, Partitions: s.cfg.Partitions, Timeout: s.cfg.CommitTimeout, Presence: s.presence, Log: s.faults,
 		Frames: commit.NewFrames(s.cfg.AgentFramesPerSecond, s.now),
 	}
 	s.ephemerals = commit.NewQueue(s.cfg.QueueEvents, limits, ephemeral.Flush)

@@ -38,15 +38,15 @@ func reminders(t *testing.T, c *cluster.Cluster) {
 	}
 
 	toBob := pubkey(who(t, "bob"))
-	tea := alice.Accept(remindIn(3, "tea", toBob)...)
+	tea := alice.Accept(remindIn(6, "tea", toBob)...)
 	come(tea)
-	done := alice.Accept(remindIn(3, "done")...)
+	done := alice.Accept(remindIn(6, "done")...)
 	come(done)
-	snoozed := alice.Accept(remindIn(3, "snoozed")...)
+	snoozed := alice.Accept(remindIn(6, "snoozed")...)
 	come(snoozed)
-	deleted := alice.Accept(remindIn(3, "deleted")...)
+	deleted := alice.Accept(remindIn(6, "deleted")...)
 	come(deleted)
-	second := alice.Accept(remindIn(5, "second")...)
+	second := alice.Accept(remindIn(9, "second")...)
 	come(second)
 	later := nostrtest.CreatedAt(time.Now().Unix() + 2)
 	come(alice.Accept(nostrtest.Kind(nostr.KindReminder), nostrtest.Tag("d", "done"), later))
@@ -95,11 +95,11 @@ func TestRemindersOutliveWhoPassesThemOn(t *testing.T) {
 	s := cluster.Dial(t, c.Gateway(1), who(t, "alice")).Subscribe(nostr.Filter{
 		Kinds: []nostr.Kind{nostr.KindReminder}, Authors: []nostr.PubKey{nostrtest.PubKey(who(t, "alice"))},
 	})
-	const each, waves = 25, 4
+	const each, waves = 10, 4
 	awaited := map[nostr.ID]bool{}
 	for wave := range waves {
 		for i := range each {
-			event := alice.Accept(remindIn(4+wave, strconv.Itoa(wave)+"-"+strconv.Itoa(i))...)
+			event := alice.Accept(remindIn(8+wave, strconv.Itoa(wave)+"-"+strconv.Itoa(i))...)
 			require.Equal(t, event.ID, s.Next().ID)
 			awaited[event.ID] = true
 		}
