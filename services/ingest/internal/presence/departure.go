@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -76,10 +77,31 @@ func (s *Service) page() []departure {
 	return s.left[:min(len(s.left), leftPage)]
 }
 
+// leftAt returns when somebody left, for the event that says so. Whoever leaves twice in a second has left again in the
+// next one: otherwise the two were one event, and who listens would not get the second. Only the tell goroutine calls it.
+func (s *Service) leftAt(k userKey) int64 {
+	at := s.Now().Unix()
+	if last, again := s.told[k]; again {
+		at = max(at, last+1)
+	}
+	s.told[k] = at
+	return at
+}
+
+// prune drops what leftAt need not know any more, and everything if that is too much.
+func (s *Service) prune() {
+	now := s.Now().Unix()
+	maps.DeleteFunc(s.told, func(_ userKey, at int64) bool { return at < now })
+	if len(s.told) >= maxLeft {
+		clear(s.told)
+	}
+}
+
 // publish publishes departures. Repeating it is harmless: the stream knows the message ids.
 func (s *Service) publish(ctx context.Context, page []departure) error {
 	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 	defer cancel()
+	s.prune()
 	candidates := make([]*policy.Candidate, 0, len(page))
 	gone := make([]departure, 0, len(page))
 	for _, d := range page {
@@ -89,7 +111,7 @@ func (s *Service) publish(ctx context.Context, page []departure) error {
 		if isOnline(status) {
 			continue // and has come back meanwhile
 		}
-		ev, err := s.sign(d.userKey, offline)
+		ev, err := s.sign(d.userKey, offline, s.leftAt(d.userKey))
 		if err != nil {
 			return err
 		}

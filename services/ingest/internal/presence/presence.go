@@ -73,6 +73,8 @@ type Service struct {
 	cfg Config
 	Deps
 	signers *semaphore.Weighted
+	// told holds the departures that were told of this second and later. Only the tell goroutine touches it.
+	told map[userKey]int64
 
 	mu   sync.Mutex
 	book *book
@@ -89,7 +91,7 @@ type Service struct {
 func New(cfg Config, deps Deps) *Service {
 	return &Service{
 		cfg: cfg, Deps: deps, signers: semaphore.NewWeighted(int64(runtime.GOMAXPROCS(0))),
-		book: newBook(), wake: make(chan struct{}, 1),
+		book: newBook(), told: make(map[userKey]int64), wake: make(chan struct{}, 1),
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/apiary-relay/apiary/pkg/bus"
 	"github.com/apiary-relay/apiary/pkg/bus/subject"
@@ -15,6 +16,7 @@ import (
 	"github.com/apiary-relay/apiary/pkg/nostr/wire"
 	"github.com/apiary-relay/apiary/pkg/testkit/bustest"
 	"github.com/apiary-relay/apiary/pkg/testkit/nostrtest"
+	busv1 "github.com/apiary-relay/apiary/proto/gen/apiary/bus/v1"
 	ingestv1 "github.com/apiary-relay/apiary/proto/gen/apiary/ingest/v1"
 	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
 )
@@ -38,9 +40,15 @@ func (stateless) ReadState(_ context.Context, candidates []*policy.Candidate) (*
 // replica runs a service on the server until the test ends.
 func replica(tb testing.TB, server *bustest.Server, key *nostr.SecretKey) *Service {
 	tb.Helper()
+	return replicaAt(tb, server, key, time.Now)
+}
+
+// replicaAt is replica with a clock.
+func replicaAt(tb testing.TB, server *bustest.Server, key *nostr.SecretKey, now func() time.Time) *Service {
+	tb.Helper()
 	b := server.Connect(tb)
 	s := New(Config{TTL: time.Minute, Partitions: 4}, Deps{
-		Bus: b, Store: stateless{}, Key: key, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Bus: b, Store: stateless{}, Key: key, Now: now, Log: slog.New(slog.DiscardHandler),
 	})
 	ctx, cancel := context.WithCancel(tb.Context())
 	done := make(chan error, 1)
@@ -174,6 +182,40 @@ func TestACommunityIsForgotten(t *testing.T) {
 	state, err := server.Connect(t).StreamState(t.Context(), subject.StreamEphemeral)
 	require.NoError(t, err)
 	require.Zero(t, state.LastSeq)
+}
+
+// Whoever leaves, comes back and leaves in one second has left twice: the same event again would be dropped as a repeat, and
+// who has seen the return would not see the end.
+func TestDeparturesOfOneSecondAreTwoEvents(t *testing.T) {
+	t.Parallel()
+	const times = 3
+	server := bustest.New(t)
+	now := time.Now()
+	one := replicaAt(t, server, nostrtest.Key("relay"), func() time.Time { return now })
+	b := server.Connect(t)
+	for i := range uint64(times) {
+		one.Announce(t.Context(), []*policy.Candidate{announcement("alice", "G1", "online")})
+		report(t, one, "G1", true, "alice")
+		require.Eventually(t, func() bool { // it is told by itself
+			state, err := b.StreamState(t.Context(), subject.StreamEphemeral)
+			return err == nil && state.LastSeq == i+1
+		}, time.Minute, time.Millisecond)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var created []int64
+	err := b.ConsumeOrdered(ctx, subject.StreamEphemeral, subject.AllEphemeral, 1, func(_ context.Context, m bus.Msg) error {
+		var batch busv1.EnvelopeBatch
+		require.NoError(t, proto.Unmarshal(m.Data, &batch))
+		ev, err := wire.DecodeEvent(batch.GetEnvelopes()[0].GetRaw(), wire.DefaultLimits())
+		require.NoError(t, err)
+		created = append(created, ev.CreatedAt)
+		if len(created) == times {
+			stop()
+		}
+		return nil
+	})
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, []int64{now.Unix(), now.Unix() + 1, now.Unix() + 2}, created)
 }
 
 func TestPresenceRefusals(t *testing.T) {

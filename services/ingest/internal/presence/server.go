@@ -95,7 +95,7 @@ func (s *Service) GetPresence(ctx context.Context, req *ingestv1.GetPresenceRequ
 	resp := &ingestv1.GetPresenceResponse{}
 	for _, w := range words {
 		if w.event == nil {
-			ev, err := s.sign(w.key, w.status)
+			ev, err := s.sign(w.key, w.status, s.Now().Unix())
 			if err != nil {
 				return nil, fault.Internal(err)
 			}
@@ -117,10 +117,10 @@ type word struct {
 	event       []byte
 }
 
-// sign makes the relay's word about somebody.
-func (s *Service) sign(k userKey, status string) (*nostr.Event, error) {
+// sign makes the relay's word about somebody, as of a moment in Unix seconds.
+func (s *Service) sign(k userKey, status string, at int64) (*nostr.Event, error) {
 	ev := &nostr.Event{
-		Kind: nostr.KindPresence, CreatedAt: s.Now().Unix(), Content: status, Tags: nostr.Tags{{"p", k.pubkey.String()}},
+		Kind: nostr.KindPresence, CreatedAt: at, Content: status, Tags: nostr.Tags{{"p", k.pubkey.String()}},
 	}
 	if err := ev.Sign(s.Key); err != nil {
 		return nil, fmt.Errorf("sign presence: %w", err)
