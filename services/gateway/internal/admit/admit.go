@@ -57,6 +57,9 @@ const (
 	// claimsPerMinute is how often clients of one address may try to join with an invite code, at once as well: an office
 	// that moves in does not notice.
 	claimsPerMinute = 60
+	// attestationsPerMinute is how often ingest is asked to remember whose agents clients of one address are, at once as
+	// well: what is known needs no asking.
+	attestationsPerMinute = 60
 )
 
 // Gate is shared by all connections.
@@ -64,6 +67,7 @@ type Gate struct {
 	cfg              Config
 	offences, claims *limit.Keyed[netip.Prefix]
 	excess           *limit.Keyed[netip.Prefix]
+	attestations     *limit.Keyed[netip.Prefix]
 	events, requests *limit.Keyed[Caller]
 
 	agentEvents, agentCalls, ownerEvents *limit.Keyed[Caller]
@@ -96,11 +100,12 @@ func New(cfg Config) *Gate {
 	return &Gate{
 		agentEvents: minutely(cfg.AgentEvents), agentCalls: minutely(cfg.AgentCalls), ownerEvents: minutely(cfg.OwnerEvents),
 
-		cfg:      cfg,
-		claims:   limit.NewKeyed[netip.Prefix](claimsPerMinute/time.Minute.Seconds(), claimsPerMinute, addresses),
-		offences: limit.NewKeyed[netip.Prefix](float64(cfg.Offences.PerSecond), cfg.Offences.Burst, addresses),
-		excess:   limit.NewKeyed[netip.Prefix](float64(cfg.Excess.PerSecond), cfg.Excess.Burst, addresses),
-		events:   keyed(cfg.Events), requests: keyed(cfg.Requests),
+		cfg:          cfg,
+		claims:       limit.NewKeyed[netip.Prefix](claimsPerMinute/time.Minute.Seconds(), claimsPerMinute, addresses),
+		attestations: limit.NewKeyed[netip.Prefix](attestationsPerMinute/time.Minute.Seconds(), attestationsPerMinute, addresses),
+		offences:     limit.NewKeyed[netip.Prefix](float64(cfg.Offences.PerSecond), cfg.Offences.Burst, addresses),
+		excess:       limit.NewKeyed[netip.Prefix](float64(cfg.Excess.PerSecond), cfg.Excess.Burst, addresses),
+		events:       keyed(cfg.Events), requests: keyed(cfg.Requests),
 	}
 }
 
@@ -185,6 +190,12 @@ func (c *Client) Offend(now time.Time) {
 // Claim asks for an attempt to join with an invite code; all clients of the address share what there is.
 func (c *Client) Claim(now time.Time) (ok bool) {
 	_, ok = c.gate.claims.Allow(c.network, 1, now)
+	return ok
+}
+
+// Attest asks for an attestation to be passed on; all clients of the address share what there is.
+func (c *Client) Attest(now time.Time) (ok bool) {
+	_, ok = c.gate.attestations.Allow(c.network, 1, now)
 	return ok
 }
 

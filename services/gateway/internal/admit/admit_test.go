@@ -133,6 +133,11 @@ func TestClaimsAreOfAnAddress(t *testing.T) {
 	require.False(t, g.Client(here).Claim(epoch), "connecting anew is no way out")
 	require.True(t, g.Client(netip.MustParseAddr("192.0.2.2")).Claim(epoch), "another address")
 	require.True(t, g.Client(here).Claim(epoch.Add(time.Second)))
+	for range 60 {
+		require.True(t, g.Client(here).Attest(epoch), "of which nobody who joins takes notice")
+	}
+	require.False(t, g.Client(here).Attest(epoch))
+	require.True(t, g.Client(here).Attest(epoch.Add(time.Second)))
 }
 
 // Agents have quotas over all connections, and one together with the other agents of their owner.

@@ -35,7 +35,7 @@ func (srv *Server) AdmitAttested(
 	case refused == nil && owner == a.Owner:
 		return owner, nil
 	}
-	if !client.Claim(time.Now()) {
+	if !client.Attest(time.Now()) {
 		if refused != nil {
 			return owner, fault.New(fault.RateLimited, tooManyAttestations)
 		}
