@@ -18,7 +18,7 @@ type result struct {
 	Duplicated       int `json:"duplicated"`
 	Forbidden        int `json:"forbidden"`
 	UnexplainedClose int `json:"unexplained_closes"`
-	// PauseP99 is over all subscriptions and all kills of a fan-out node; 0 when none was killed.
+	// PauseP99 is over all subscriptions and all kills of a fan-out node while nothing else was broken; 0 without any.
 	PauseP99   int64 `json:"pause_p99_ms"`
 	Events     int   `json:"events"`
 	Deliveries int   `json:"deliveries"`

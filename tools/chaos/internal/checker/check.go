@@ -10,6 +10,14 @@ import (
 // maxExamples bounds what a Report explains of each sort of fault.
 const maxExamples = 5
 
+const (
+	// aftermath is how long the cluster may take to get over a fault. A fan-out node that is killed meanwhile says
+	// nothing about what the loss of one alone costs.
+	aftermath = 5 * time.Second
+	// margin is how long before the next fault an event must have been acknowledged to be out of its reach.
+	margin = 500 * time.Millisecond
+)
+
 // revoked is how the relay says that a reader has been removed.
 const revoked = "restricted:"
 
@@ -21,7 +29,7 @@ type Report struct {
 	Missed, Duplicated, Forbidden, Stray int
 	// UnexplainedCloses counts subscriptions and connections.
 	UnexplainedCloses int
-	// Pauses has a value for each subscription and each fan-out node that was killed.
+	// Pauses has a value for each subscription and each fan-out node that was killed while nothing else was broken.
 	Pauses []time.Duration
 	// Longest is the longest pause of all, whatever it came from.
 	Longest time.Duration
@@ -173,24 +181,41 @@ func (c *check) pauses(first map[int]time.Duration) {
 		}
 		c.report.Longest = max(c.report.Longest, came-acked)
 		for k, kill := range kills {
-			before := k+1 == len(kills) || acked < kills[k+1] // the next one
-			if came >= kill && before {
-				worst[k] = max(worst[k], came-max(acked, kill))
+			if came >= kill.from && acked < kill.until {
+				worst[k] = max(worst[k], came-max(acked, kill.from))
 			}
 		}
 	}
 	c.report.Pauses = append(c.report.Pauses, worst...)
 }
 
-// kills returns when fan-out nodes were killed.
-func (c *check) kills() []time.Duration {
-	var times []time.Duration
+// span is a part of a run.
+type span struct{ from, until time.Duration }
+
+// kills returns when fan-out nodes were killed while nothing else was broken, each until the next fault comes near.
+func (c *check) kills() []span {
+	var spans []span
 	for _, f := range c.log.faults {
-		if f.action == Kill && strings.HasPrefix(f.process, "fanout-") {
-			times = append(times, f.from)
+		if !f.killsFanout() {
+			continue
+		}
+		s, alone := span{f.from, never}, true
+		for _, other := range c.log.faults {
+			if other.from > f.from {
+				s.until = min(s.until, other.from-margin)
+			} else if !other.killsFanout() && (other.until == never || f.from < other.until+aftermath) {
+				alone = false
+			}
+		}
+		if alone {
+			spans = append(spans, s)
 		}
 	}
-	return times
+	return spans
+}
+
+func (f *fault) killsFanout() bool {
+	return f.action == Kill && strings.HasPrefix(f.process, "fanout-")
 }
 
 // at is a moment for people.

@@ -33,9 +33,10 @@
 //     here loses what a stream still holds. The end of a connection is explained when its own gateway was killed or told
 //     to leave while it was open, whatever the close code. A REQ that is refused before its EOSE is no close: the client
 //     asks again, and what it misses counts as missed.
-//   - Pause: how long an event that was owed had been acknowledged before it first came. After a fault only the time
-//     since the fault counts, so that faults can be compared; the longest such wait of a subscription is its pause
-//     for that fault. Who was not entitled all the time has no pauses.
+//   - Pause: how long an event that was owed had been acknowledged before it first came. After the kill of a fan-out
+//     node only the time since the kill counts; the longest such wait of a subscription until the next fault is its
+//     pause for that kill. A kill counts that came while nothing else was broken, nor shortly before: else the pause
+//     would not be of its making. Who was not entitled all the time has no pauses.
 //
 // A Log may be used by any goroutine, a Subscription by any too; Check may be called while both are being written,
 // to see whether everything has come yet.

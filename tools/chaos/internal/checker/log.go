@@ -116,7 +116,7 @@ func (l *Log) changed(reader, channel string, i int, at time.Duration) {
 	l.members[membership{reader, channel}][i].acked = at
 }
 
-// Breaking notes that something is about to be done to a process; the result is to be called when it is done:
+// Breaking notes that something is about to be done to a process, or to a link; the result is to be called when it is done:
 // when the process is gone, or works again.
 func (l *Log) Breaking(action Action, process string) (done func()) {
 	f := &fault{action: action, process: process, from: l.Now(), until: never}

@@ -101,6 +101,7 @@ func until(ctx context.Context, moment time.Time) bool {
 func (h *Havoc) step(ctx context.Context, s *scenario.Step) error {
 	switch s.Action() {
 	case scenario.Cut, scenario.Hold:
+		defer h.log.Breaking(checker.Other, s.Link().String())()
 		proxies := h.links.between(h.processes(s.Link().From), h.processes(s.Link().To))
 		for _, proxy := range proxies {
 			if s.Action() == scenario.Cut {

@@ -20,7 +20,7 @@ const (
 	// window bounds the events of one publisher that wait for their OK.
 	window = 64
 	// finishing bounds the last change of members, after the end.
-	finishing = time.Minute
+	finishing = 2 * time.Minute
 )
 
 // Use publishes and changes members for as long as ctx lasts, and returns when everything that is on its way by then

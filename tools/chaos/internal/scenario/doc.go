@@ -19,6 +19,8 @@
 //	cut       reset the connections "from to to", and all new ones, for "for"
 //	hold      let no byte through on them, as when packets are lost, for "for"
 //
+// Two steps should not cut or hold the same link at a time: the end of either heals it.
+//
 // A target is a process, such as fanout-2, nats or postgres; a service, such as fanout, which means all of its
 // processes; or "next" and a service, which means one of those that run, in turn. The package does nothing but
 // read and has no goroutines.
