@@ -15,9 +15,12 @@ import (
 // Statements of lists of members that are signed later than they change. What is due is looked at again under the lock, so
 // that of several replicas one signs.
 const (
-	// By channels_members_due.
+	// By channels_members_due and communities_pkey. Of a community that is being deleted nothing is signed, and it holds up
+	// no other.
 	sqlChannelMembersDue = `
-SELECT community_id, h FROM ingest.channels WHERE members_due_at <= now() ORDER BY members_due_at LIMIT $1`
+SELECT c.community_id, c.h FROM ingest.channels c
+WHERE c.members_due_at <= now() AND EXISTS (SELECT FROM ingest.communities k WHERE k.id = c.community_id AND k.deleting_at IS NULL)
+ORDER BY c.members_due_at LIMIT $1`
 
 	// By channels_pkey.
 	sqlAreChannelMembersDue = `

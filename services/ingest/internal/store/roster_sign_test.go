@@ -171,6 +171,19 @@ func TestAListFitsIntoAMessage(t *testing.T) {
 	require.Greater(t, len(h.roster(h.community)), 100)
 }
 
+// What is due in a community that is being deleted is found no more, so that it holds up no other.
+func TestListsOfWhatIsBeingDeleted(t *testing.T) {
+	h := newHall(t)
+	h.crowd(policy.ShortRoster, "member")
+	h.must("bob", nostr.KindJoinRequest)
+	h.passDelay()
+	_, err := h.admin.Exec(t.Context(), `UPDATE ingest.communities SET archived_at = now(), deleting_at = now()`)
+	require.NoError(t, err)
+	n, err := h.SignMembers(t.Context(), 10)
+	require.NoError(t, err)
+	require.Zero(t, n)
+}
+
 // The list of members of a large community likewise.
 func TestLongRostersAreSignedOnceForManyChanges(t *testing.T) {
 	f := newFixture(t).withKey()
