@@ -19,10 +19,12 @@ func TestResolveName(t *testing.T) {
 	s, db := newService(t, DefaultConfig())
 	c := serve(t, s)
 	key := nostrtest.PubKey
-	here := db.Community(t, "closed", key("alice"), key("bob"), key("carol"), key("dave"), key("erin"), key("frank"))
+	here := db.Community(t, "closed", key("alice"), key("bob"), key("carol"), key("dave"), key("erin"), key("frank"), key("gus"))
 	elsewhere := db.Community(t, "open", key("mallory"))
 	archived := db.Community(t, "open", key("olga"))
 	db.Ban(t, here, key("dave"))
+	gus, dave := key("gus"), key("dave")
+	db.Exec(t, `INSERT INTO ingest.agents (community_id, pubkey, owner) VALUES ($1, $2, $3)`, int64(here), gus[:], dave[:])
 	for i, name := range []string{"alice", "bob", "carol", "dave", "erin", "frank"} {
 		member := key(name)
 		db.Exec(t, `UPDATE ingest.community_members SET added_at = to_timestamp($3) WHERE community_id = $1 AND pubkey = $2`,
@@ -42,6 +44,7 @@ func TestResolveName(t *testing.T) {
 	profile(here, "dave", `{"nip05":"dave@acme.example"}`)
 	profile(here, "erin", `erin@acme.example`)
 	profile(here, "frank", `{"nip05":"_@acme.example:3000"}`)
+	profile(here, "gus", `{"nip05":"gus@acme.example"}`)
 	profile(here, "stranger", `{"nip05":"stranger@acme.example"}`)
 	profile(archived, "olga", `{"nip05":"olga@acme.example"}`)
 	ask := func(name string) (*searchv1.ResolveNameResponse, error) {
@@ -61,6 +64,7 @@ func TestResolveName(t *testing.T) {
 		{"alice", "acme.example", "alice"},
 		{"bob", "acme.example", "bob"}, // not carol, who came later
 		{"dave", "acme.example", ""},   // banned
+		{"gus", "acme.example", ""},    // banned with its owner
 		{"erin", "acme.example", ""},   // no claim
 		{"_", "acme.example:3000", "frank"},
 		{"_", "acme.example", ""},

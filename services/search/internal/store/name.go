@@ -20,7 +20,7 @@ const (
 // document like others in the text index, so none but those that mention it are read. Others than members may mention it
 // as often as they like: the bound is of what members say.
 //
-// Index: documents_words, events_time, community_members_pkey, banned_pubkeys_pkey, vanished_pkey.
+// Index: documents_words, events_time, communities_pkey, community_members_pkey, banned_pubkeys_pkey, agents_pkey, vanished_pkey.
 const profilesNaming = `
 SELECT e.raw FROM (
     SELECT e.*, m.added_at FROM search.documents d
@@ -39,8 +39,7 @@ SELECT e.raw FROM (
 ) AS e
 WHERE octet_length(e.raw) <= $6
     AND EXISTS (SELECT FROM ingest.communities c WHERE c.id = $1 AND c.archived_at IS NULL OFFSET 0)
-    AND NOT EXISTS (SELECT FROM ingest.banned_pubkeys b WHERE b.community_id = $1 AND b.pubkey = e.pubkey
-        AND (b.expires_at IS NULL OR b.expires_at > to_timestamp($3::bigint)) OFFSET 0)
+    AND NOT EXISTS (SELECT FROM ingest.barred b WHERE b.community_id = $1 AND b.pubkey = e.pubkey OFFSET 0)
     AND NOT EXISTS (SELECT FROM ingest.vanished v
         WHERE v.community_id = $1 AND v.pubkey = e.pubkey AND v.until >= e.created_at OFFSET 0)
 ORDER BY e.added_at, e.pubkey LIMIT $5`
