@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/apiary-relay/apiary/pkg/fault"
+	"github.com/apiary-relay/apiary/pkg/nostr"
 	"github.com/apiary-relay/apiary/pkg/nostr/auth"
 	"github.com/apiary-relay/apiary/pkg/nostr/wire"
 	"github.com/apiary-relay/apiary/pkg/testkit/nostrtest"
@@ -117,4 +118,32 @@ func TestNewAgentsAreLimited(t *testing.T) {
 	require.Equal(t, "rate-limited: too many agents are new here, try again in a minute", f.Message)
 	_, f = w.show(openHost, "bot", "bob", "")
 	require.True(t, f.OK)
+}
+
+// An agent's quota is of all that is kept, gift wraps included, which are signed by keys that are thrown away.
+func TestAgentsHaveAQuotaOfEvents(t *testing.T) {
+	w := newWorld(t, with(func(c *gateway.Config) { c.AgentEventsPerMinute = 2 }))
+	bot, wrapper := nostrtest.PubKey("bot"), nostrtest.PubKey("wrapper")
+	w.search.set(func() {
+		w.search.owners = map[string]nostr.PubKey{string(bot[:]): nostrtest.PubKey("bob"), string(wrapper[:]): nostrtest.PubKey("bob")}
+	})
+	say := func(c *client, author string, kind nostr.Kind) string {
+		ev := nostrtest.Event(t, author, nostrtest.Kind(kind))
+		c.publish(ev)
+		return c.expect(wire.LabelOK).Message
+	}
+	const exceeded = "rate-limited: quota exceeded; retry in "
+	for agent, kind := range map[string]nostr.Kind{"bot": nostr.KindText, "wrapper": nostr.KindGiftWrap} {
+		c, author := w.login(openHost, agent), agent
+		if kind == nostr.KindGiftWrap {
+			author = "thrown away"
+		}
+		require.Empty(t, say(c, author, kind))
+		require.Empty(t, say(c, author, kind))
+		require.Contains(t, say(c, author, kind), exceeded)
+		require.Contains(t, say(w.login(openHost, agent), author, kind), exceeded, "over all connections")
+		require.Empty(t, say(c, agent, nostr.KindTyping), "what is not kept does not count")
+	}
+	c := w.login(openHost, "alice", "bot")
+	require.Empty(t, say(c, "thrown away", nostr.KindGiftWrap), "who sends it is the first key of the connection")
 }

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/apiary-relay/apiary/pkg/fault"
+	"github.com/apiary-relay/apiary/pkg/nostr"
 	"github.com/apiary-relay/apiary/pkg/placement"
 	commonv1 "github.com/apiary-relay/apiary/proto/gen/apiary/common/v1"
 	fanoutv1 "github.com/apiary-relay/apiary/proto/gen/apiary/fanout/v1"
@@ -310,7 +311,8 @@ type search struct {
 	onCheck      func() // before an answer about access; may block
 	queries      []*searchv1.QueryRequest
 	accessErr    error
-	gone         map[int64]bool // communities that are archived
+	gone         map[int64]bool          // communities that are archived
+	owners       map[string]nostr.PubKey // of agents, by their keys
 }
 
 func (s *search) ResolveCommunity(_ context.Context, req *searchv1.ResolveCommunityRequest) (*searchv1.ResolveCommunityResponse, error) {
@@ -377,6 +379,9 @@ func (s *search) CheckAccess(_ context.Context, req *searchv1.CheckAccessRequest
 		resp.Allowed = append(resp.Allowed, allowed)
 		if !allowed && req.GetCommunity() == openCommunity { // what else keeps a key out of an open one
 			resp.Banned = append(resp.Banned, k)
+		}
+		if owner, ok := s.owners[string(k)]; ok {
+			resp.Agents = append(resp.Agents, &searchv1.Agent{Pubkey: k, Owner: owner[:]})
 		}
 	}
 	return resp, nil

@@ -91,7 +91,8 @@ func (s *Session) owned(agent, owner nostr.PubKey) {
 	s.auth.agents.Store(&agents)
 }
 
-// agentMay asks for an EVENT of an agent, which has a quota over all its connections.
+// agentMay asks for an EVENT of an agent, which has a quota over all its connections. A gift wrap is signed by a key that is
+// thrown away (NIP-59), so it is counted to who sends it: the first key of the connection.
 func (s *Session) agentMay(f *wire.Frame, now time.Time) (wait time.Duration, ok bool) {
 	agents := s.auth.agents.Load()
 	if agents == nil {
@@ -101,18 +102,22 @@ func (s *Session) agentMay(f *wire.Frame, now time.Time) (wait time.Duration, ok
 	if err != nil {
 		return 0, true // ingest says what is wrong
 	}
-	owner, ok := (*agents)[ev.PubKey]
+	agent := ev.PubKey
+	if keys := s.Principal().GetPubkeys(); ev.Kind.IsGiftWrap() && len(keys) > 0 {
+		agent = nostr.PubKey(keys[0])
+	}
+	owner, ok := (*agents)[agent]
 	if !ok {
 		return 0, true
 	}
-	return publishAsAgent(s.client, s.community, owner, ev, now)
+	return publishAsAgent(s.client, admit.Agent{Community: s.community.ID, Key: agent, Owner: owner}, ev.Kind, now)
 }
 
-// publishAsAgent asks for an event of an agent. What is not kept is not counted: the rate of the connection bounds it, and
+// publishAsAgent asks for an event by an agent. What is not kept is not counted: the rate of the connection bounds it, and
 // ingest that of frames (NIP-AO).
-func publishAsAgent(client *admit.Client, c Community, owner nostr.PubKey, ev *nostr.Event, now time.Time) (time.Duration, bool) {
-	if kind.Of(ev.Kind).Class == kind.Ephemeral {
+func publishAsAgent(client *admit.Client, a admit.Agent, k nostr.Kind, now time.Time) (time.Duration, bool) {
+	if kind.Of(k).Class == kind.Ephemeral {
 		return 0, true
 	}
-	return client.AgentEvent(admit.Agent{Community: c.ID, Key: ev.PubKey, Owner: owner}, now)
+	return client.AgentEvent(a, now)
 }

@@ -32,7 +32,7 @@ func (srv *Server) MayPublish(
 		return fault.New(fault.Invalid, fmt.Sprintf("kind %d is only accepted via WebSocket", ev.Kind))
 	}
 	if !owner.IsZero() && ev.PubKey == key {
-		if wait, ok := publishAsAgent(client, c, owner, ev, time.Now()); !ok {
+		if wait, ok := publishAsAgent(client, admit.Agent{Community: c.ID, Key: key, Owner: owner}, ev.Kind, time.Now()); !ok {
 			return QuotaExceeded(wait)
 		}
 	}
