@@ -121,6 +121,9 @@ func TestTransfer(t *testing.T) {
 	require.NoError(t, err)
 	_, _, err = f.TransferCommunity(t.Context(), f.community, carol, nil)
 	require.ErrorIs(t, err, ErrNoOwner)
+	_, err = f.CreateCommunity(t.Context(), NewCommunity{Host: "one.example", Access: AccessOpen, Owner: &carol, Existing: RotateOwner})
+	require.NoError(t, err)
+	require.Equal(t, "owner", role(carol), "one that belonged to nobody belongs to who is named")
 }
 
 // However many calls come at once, nobody owns more communities than allowed.

@@ -181,7 +181,11 @@ func (s *Store) converge(ctx context.Context, id int64, c NewCommunity) (Made, e
 		return Made{}, ErrCommunityExists
 	}
 	if c.Existing == RotateOwner && c.Owner != nil {
-		if _, err := s.handOver(ctx, id, *c.Owner, nil, policy.RoleAdmin); err != nil && !errors.Is(err, ErrNoOwner) {
+		_, err := s.handOver(ctx, id, *c.Owner, nil, policy.RoleAdmin)
+		if errors.Is(err, ErrNoOwner) {
+			_, err = s.PutMember(ctx, id, *c.Owner, policy.RoleOwner)
+		}
+		if err != nil && !errors.Is(err, ErrNoCommunity) { // which is told below
 			return Made{}, err
 		}
 	}

@@ -294,6 +294,10 @@ func TestDeletionsAreAskedForOnce(t *testing.T) {
 	require.True(t, taken.Retired)
 	_, err = f.CommunityByHost(t.Context(), "one.example")
 	require.ErrorIs(t, err, ErrNoCommunity)
+	made.Owner, made.Existing = &owner, RotateOwner
+	_, err = f.CreateCommunity(t.Context(), made)
+	require.ErrorAs(t, err, &taken)
+	made.Owner, made.Existing = nil, LeaveExisting
 	_, err = f.CreateCommunity(t.Context(), NewCommunity{Host: "new.example", Aliases: []string{"one.example"}, Access: AccessOpen})
 	require.ErrorAs(t, err, &taken)
 	require.Equal(t, 0, f.count(`SELECT count(*) FROM ingest.communities`), "nothing is made halfway")
