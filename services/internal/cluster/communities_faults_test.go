@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"net/http"
 	"testing"
 	"time"
@@ -35,7 +36,7 @@ func TestADeletionSurvivesItsReplicas(t *testing.T) {
 		alice := cluster.DialHost(t, c.Gateway(0), at, who(t, "alice"))
 		spared = nil
 		for n := range 300 { // rows for several steps
-			event := alice.Accept(nostrtest.Content(fmt.Sprint(at, " ", n)), nostrtest.Tag("t", "a"), nostrtest.Tag("t", fmt.Sprint(n)))
+			event := alice.Accept(nostrtest.Content(fmt.Sprint(at, " ", n)), nostrtest.Tag("t", "a"), nostrtest.Tag("t", strconv.Itoa(n)))
 			spared = append(spared, event.ID.String())
 		}
 	}
