@@ -3,8 +3,8 @@ package cluster_test
 import (
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"net/http"
+	"strconv"
 	"testing"
 	"time"
 
