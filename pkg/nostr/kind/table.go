@@ -27,7 +27,7 @@ var table = []Info{
 	{First: nostr.KindGitStatusMerged, Name: "GitStatusMerged", Meaning: "status: merged or resolved", Source: "NIP-34", Rules: Rules{Feeds: Mentions}},
 	{First: nostr.KindGitStatusClosed, Name: "GitStatusClosed", Meaning: "status: closed", Source: "NIP-34", Rules: Rules{Feeds: Mentions}},
 	{First: nostr.KindGitStatusDraft, Name: "GitStatusDraft", Meaning: "status: draft", Source: "NIP-34", Rules: Rules{Feeds: Mentions}},
-	{First: nostr.KindReport, Name: "Report", Meaning: "report", Source: "NIP-56", Rules: Rules{Readers: Moderators}},
+	{First: nostr.KindReport, Name: "Report", Meaning: "report", Source: "NIP-56", Rules: Rules{Scope: Global, Readers: Moderators}},
 	{First: nostr.KindRelayMemberAdded, Name: "RelayMemberAdded", Meaning: "member added", Source: "NIP-43", Rules: Rules{Scope: Global, Sender: Relay}},
 	{First: nostr.KindRelayMemberRemoved, Name: "RelayMemberRemoved", Meaning: "member removed", Source: "NIP-43", Rules: Rules{Scope: Global, Sender: Relay}},
 	{First: nostr.KindIdentityArchived, Name: "IdentityArchived", Meaning: "identity archived", Source: "NIP-IA", Rules: Rules{Scope: Global, Sender: Relay}},

@@ -158,7 +158,7 @@ func reports(t *testing.T, c *cluster.Cluster) {
 	carol := cluster.DialHost(t, c.Gateway(1), host, who(t, "carol"))
 	bad := bob.Accept(nostrtest.Content("bad"))
 	first := carol.Accept(nostrtest.Kind(nostr.KindReport), against(who(t, "bob")), nostrtest.Tag("e", bad.ID.String(), "spam"))
-	second := carol.Accept(nostrtest.Kind(nostr.KindReport), against(who(t, "alice")), nostrtest.Content("bossy"))
+	second := carol.Accept(nostrtest.Kind(nostr.KindReport), against(who(t, "alice")), nostrtest.Content("bossy"), nostrtest.Tag("h", "nowhere"))
 
 	var refused struct{ Error string }
 	for _, path := range []string{"/moderation/reports", "/moderation/audit", "/moderation/restricted"} {

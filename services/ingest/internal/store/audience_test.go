@@ -38,17 +38,15 @@ func TestWhatIsNotForEverybodyIsMissing(t *testing.T) {
 	h := newHall(t)
 	h.must("alice", nostr.KindEditMetadata, nostrtest.Tag("previous_required", "true"))
 	first := nostrtest.Tag("previous", h.state("hall", nostr.KindGroupMetadata).ID.String()[:8])
-	for _, k := range []nostr.Kind{nostr.KindReport, nostr.KindDirectMessage} {
-		hidden := h.candidate("carol", nostrtest.Kind(k), nostrtest.Channel("hall"), p("alice"), first)
-		h.accept(hidden)
-		e := nostrtest.Tag("e", hidden.Event.ID.String())
-		for _, who := range []string{"bob", "alice"} {
-			h.refuse("target event not found in this channel", who, nostr.KindDeleteEvent, e)
-		}
-		said := h.verdict(h.candidate("bob", nostrtest.Kind(9), nostrtest.Channel("hall"), nostrtest.Tag("previous", hidden.Event.ID.String()[:8])))
-		require.Equal(t, "messages here must refer to earlier events of the channel, and to no others (previous tag)", said.Message)
-		h.must("carol", nostr.KindDeleteEvent, e)
+	hidden := h.candidate("carol", nostrtest.Kind(nostr.KindDirectMessage), nostrtest.Channel("hall"), p("dave"), first)
+	h.accept(hidden)
+	e := nostrtest.Tag("e", hidden.Event.ID.String())
+	for _, who := range []string{"bob", "alice"} {
+		h.refuse("target event not found in this channel", who, nostr.KindDeleteEvent, e)
 	}
+	said := h.verdict(h.candidate("bob", nostrtest.Kind(9), nostrtest.Channel("hall"), nostrtest.Tag("previous", hidden.Event.ID.String()[:8])))
+	require.Equal(t, "messages here must refer to earlier events of the channel, and to no others (previous tag)", said.Message)
+	h.must("carol", nostr.KindDeleteEvent, e)
 }
 
 // What has expired, or whose author has vanished, is missing also while it is still stored.

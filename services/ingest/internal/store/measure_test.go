@@ -288,3 +288,17 @@ SELECT $1, 'ban', $2, now() - $4::interval FROM generate_series(1, $3)`, communi
 	require.Equal(t, tenant.MaxModerationList-7, forget(10_000))
 	require.Equal(t, tenant.MaxModerationList+12, left(f.community), "what is not old stays, however much it is")
 }
+
+// Moderators get every report, also one about a channel that they do not see: what its h tag says means nothing, and so tells
+// nothing either.
+func TestReportsAreInNoChannel(t *testing.T) {
+	f := newFixture(t)
+	f.channel("secret", nostrtest.Tag("private"))
+	for _, author := range []string{"owner", "mallory"} {
+		for _, h := range []string{"secret", "nowhere", "no channel id!"} {
+			report := f.candidate(author, nostrtest.Kind(nostr.KindReport), p("carol"), nostrtest.Tag("h", h))
+			f.accept(report)
+			require.Empty(t, f.storedIn(report))
+		}
+	}
+}
