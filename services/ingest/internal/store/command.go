@@ -123,6 +123,14 @@ func (t *transaction) execute(ctx context.Context, conn *pgx.Conn) error {
 			continue
 		}
 		x := &change{transaction: t, conn: conn, community: e.Community}
+		if e.doomed && forModerators(e.Command.Asks) {
+			switch role, err := x.role(ctx, e.Event.PubKey); {
+			case err != nil:
+				return err
+			case role.Moderates():
+				return errMoved // since then; the community is not held as it would have to be
+			}
+		}
 		verdict, err := x.execute(ctx, e)
 		if err != nil {
 			return fmt.Errorf("carry out kind %d: %w", e.Event.Kind, err)

@@ -96,6 +96,9 @@ func (s *Store) MintInvite(ctx context.Context, community int64, actor nostr.Pub
 	var random [18]byte
 	_, _ = rand.Read(random[:]) // never fails: it ends the process instead (Go 1.24)
 	invite := Invite{Code: codePrefix + base64.RawURLEncoding.EncodeToString(random[:])}
+	if err := s.expectModerator(ctx, community, actor); err != nil {
+		return Invite{}, fmt.Errorf("mint invite: %w", err)
+	}
 	_, err := s.changeCommunity(ctx, community, func(x *change) error {
 		if err := x.requireModerator(ctx, actor); err != nil {
 			return err
@@ -200,11 +203,19 @@ func (x *change) forgetInvitesOf(ctx context.Context, pubkey nostr.PubKey) error
 	return nil
 }
 
-// doom marks the requests to join that will be refused, as far as that can be told without a lock: they need not have the
-// community wait for them.
+// doom marks the requests to join, and the wishes to moderate, that will be refused, as far as that can be told without a lock:
+// they need not have the community wait for them.
 func (t *transaction) doom(ctx context.Context, conn *pgx.Conn) error {
 	for _, e := range t.entries {
 		if e.Command == nil {
+			continue
+		}
+		if forModerators(e.Command.Asks) {
+			role, err := (&change{conn: conn, community: e.Community}).role(ctx, e.Event.PubKey)
+			if err != nil {
+				return err
+			}
+			e.doomed = !role.Moderates()
 			continue
 		}
 		join, ok := e.Command.Asks.(*policy.JoinRelay)

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -44,6 +45,31 @@ func TestWrongCodesHoldNobodyUp(t *testing.T) {
 	result, err := f.Commit(ctx, []*policy.Candidate{f.command(f.community, "mallory", nostr.KindRelayJoinRequest, nostrtest.Tag("claim", "v2.nothing"))})
 	require.NoError(t, err)
 	require.Equal(t, []policy.Verdict{policy.InviteInvalid}, result.Verdicts)
+}
+
+// Nor for those who would moderate and are no moderators.
+func TestWhoMayNotModerateHoldsNobodyUp(t *testing.T) {
+	f := newFixture(t).withKey()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	release := f.occupy(f.community, "pg_advisory_xact_lock_shared")
+	defer release()
+	mallory := nostrtest.PubKey("mallory")
+	_, err := f.MintInvite(ctx, f.community, mallory, time.Hour, 0)
+	require.ErrorIs(t, err, ErrNotModerator)
+	_, err = f.Moderate(ctx, Moderator{Community: f.community, Actor: mallory}, BanPubKey(nostrtest.PubKey("bob")))
+	require.ErrorIs(t, err, ErrNotModerator)
+	soon := until(time.Now().Add(time.Hour))
+	for _, kind := range []nostr.Kind{
+		nostr.KindRelayAddMember, nostr.KindRelayRemoveMember, nostr.KindRelayChangeRole,
+		nostr.KindBan, nostr.KindUnban, nostr.KindTimeout, nostr.KindUntimeout, nostr.KindResolveReport,
+	} {
+		result, err := f.Commit(ctx, []*policy.Candidate{f.command(f.community, "mallory", kind, p("bob"), soon, nostrtest.Tag("role", "member"),
+			nostrtest.Tag("report", strings.Repeat("ab", 32)), nostrtest.Tag("status", "dismissed"), nostrtest.Tag("action", "dismiss"))})
+		require.NoError(t, err, kind)
+		require.False(t, result.Verdicts[0].Accepted(), kind)
+		require.Nil(t, result.Row, kind)
+	}
 }
 
 // However many changes wait for a community, batches of the others find a connection.

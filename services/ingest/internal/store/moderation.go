@@ -147,6 +147,9 @@ type Change struct {
 // version after it. Every change is idempotent. The error is ErrNotModerator, ErrTooManyNetworks, ErrNoCommunity, or a
 // RefusedError.
 func (s *Store) Moderate(ctx context.Context, m Moderator, c Change) (uint64, error) {
+	if err := s.expectModerator(ctx, m.Community, m.Actor); err != nil {
+		return 0, err
+	}
 	return s.changeCommunity(ctx, m.Community, func(x *change) error {
 		if err := x.requireModerator(ctx, m.Actor); err != nil {
 			return err
@@ -170,6 +173,27 @@ func (x *change) requireModerator(ctx context.Context, pubkey nostr.PubKey) erro
 		return ErrNotModerator
 	}
 	return err
+}
+
+// expectModerator is requireModerator without a lock: the community does not wait for those who may not change it.
+func (s *Store) expectModerator(ctx context.Context, community int64, pubkey nostr.PubKey) error {
+	if err := s.changes.Acquire(ctx, 1); err != nil {
+		return fmt.Errorf("wait for other changes: %w", err)
+	}
+	defer s.changes.Release(1)
+	return s.retry(ctx, func(conn *pgx.Conn) error {
+		return (&change{conn: conn, community: community}).requireModerator(ctx, pubkey)
+	})
+}
+
+// forModerators reports whether a command is refused to everybody but owners and admins, whatever else is true.
+func forModerators(asks any) bool {
+	switch asks.(type) {
+	case *policy.AddMember, *policy.RemoveMember, *policy.ChangeRole,
+		*policy.Ban, *policy.Unban, *policy.Timeout, *policy.Untimeout, *policy.ResolveReport:
+		return true
+	}
+	return false
 }
 
 // exec does one statement.
