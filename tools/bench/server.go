@@ -102,11 +102,11 @@ func (s *server) waitReady(ctx context.Context) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.addr, nil)
+		// Unlike its information, names are there only once there is a community.
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.addr+"/.well-known/nostr.json?name=_", nil)
 		if err != nil {
 			return err
 		}
-		req.Header.Set("Accept", "application/nostr+json")
 		if resp, err := client.Do(req); err == nil {
 			resp.Body.Close()
 			if resp.StatusCode == http.StatusOK {
