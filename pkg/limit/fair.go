@@ -9,10 +9,10 @@ import (
 )
 
 // Fair shares a number of places, such as queries that run at a time, among keys by how long each has held
-// places lately. Who has held them for less than its share goes first, in the order of asking. Who has held them
-// for more, because it asks much or what is hard to answer, goes after those, the least greedy first, and all of
-// these together get only a part of the places: a place is given back when its work is done, so to go first alone
-// would mean to wait for theirs. Safe for concurrent use; no goroutines.
+// places lately: whoever asks is put back in the queue by as much time as its key has used up, so that nobody waits for
+// ever for others that come anew. Who has held places for more than its share, because it asks much or what is hard to
+// answer, is greedy, and all of these together get only a part of the places: a place is given back when its work is
+// done, so to go first alone would mean to wait for theirs. Safe for concurrent use; no goroutines.
 type Fair[K comparable] struct {
 	usage  *Keyed[K] // milliseconds of holding a place
 	places int
@@ -46,10 +46,11 @@ func NewFair[K comparable](places, greedy int, perSecond, burst time.Duration, m
 // error is then the cause of that.
 func (f *Fair[K]) Acquire(ctx context.Context, key K) (release func(), err error) {
 	began := time.Now()
-	w := &fairWaiter{debt: f.usage.Spend(key, 1, began), granted: make(chan struct{})}
-	if w.debt > 0 {
+	w := &fairWaiter{granted: make(chan struct{})}
+	if f.usage.Spend(key, 1, began) > 0 {
 		w.class = greedy
 	}
+	w.due = began.Add(f.usage.Used(key, began))
 	f.mu.Lock()
 	f.asked++
 	w.turn = f.asked
@@ -105,19 +106,19 @@ func (f *Fair[K]) grant() {
 // fairWaiter is one Acquire.
 type fairWaiter struct {
 	class   int
-	debt    time.Duration
+	due     time.Time // when it asked, and what its key had used then
 	turn    uint64
 	place   int // in its queue; -1: it has left it. Guarded by the Fair's mu
 	granted chan struct{}
 }
 
-// fairQueue is a heap of waiters by debt, and then by turn.
+// fairQueue is a heap of waiters by when they are due, and then by turn.
 type fairQueue []*fairWaiter
 
 func (q fairQueue) Len() int { return len(q) }
 
 func (q fairQueue) Less(i, j int) bool {
-	return cmp.Or(cmp.Compare(q[i].debt, q[j].debt), cmp.Compare(q[i].turn, q[j].turn)) < 0
+	return cmp.Or(q[i].due.Compare(q[j].due), cmp.Compare(q[i].turn, q[j].turn)) < 0
 }
 
 func (q fairQueue) Swap(i, j int) {

@@ -82,6 +82,31 @@ func TestTheLeastGreedyIsFirstOfThose(t *testing.T) {
 	})
 }
 
+// Who has used less is served sooner, though not before who has waited for as long as that makes a difference.
+func TestWhoAskedLittleIsNotHeldUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := limit.NewFair[string](1, 1, 500*time.Millisecond, 10*time.Second, 100)
+		hold(t, f, "busy", time.Second) // two seconds' share, of which one is made good for
+		occupied, err := f.Acquire(t.Context(), "c")
+		require.NoError(t, err)
+		order := make(chan string, 4)
+		ask := func(key string) {
+			go func() {
+				hold(t, f, key, time.Millisecond)
+				order <- key
+			}()
+			synctest.Wait()
+		}
+		ask("busy")
+		ask("calm")
+		later := time.NewTimer(3 * time.Second)
+		<-later.C
+		ask("new")
+		occupied()
+		require.Equal(t, []string{"calm", "busy", "new"}, []string{<-order, <-order, <-order})
+	})
+}
+
 func TestWhoGivesUpLeavesTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := limit.NewFair[string](1, 1, 0, 0, 1)

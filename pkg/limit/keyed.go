@@ -95,6 +95,21 @@ func (k *Keyed[K]) Spend(key K, n int, now time.Time) (debt time.Duration) {
 	return debt
 }
 
+// Used returns how long key's bucket takes to be full again if nothing is taken: 0 when it is full.
+func (k *Keyed[K]) Used(key K, now time.Time) time.Duration {
+	if k.perToken == 0 {
+		return 0
+	}
+	s := &k.shards[maphash.Comparable(k.seed, key)%keyedShards]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.buckets[key]
+	if e == nil {
+		return 0
+	}
+	return max(e.Value.(*bucket[K]).full.Sub(now), 0) //nolint:forcetypeassert // the list holds nothing else
+}
+
 // add makes room for a bucket and keeps it. Called with mu held.
 func (s *shard[K]) add(key K, full time.Time) {
 	if len(s.buckets) >= s.max {

@@ -70,7 +70,7 @@ func (srv *Server) Count(
 // from what others leave.
 const (
 	queryShare = 500 * time.Millisecond // of a second
-	queryBurst = 2 * time.Second
+	queryBurst = 250 * time.Millisecond
 	greedyPart = 4 // one in
 	askers     = 1 << 14
 )
