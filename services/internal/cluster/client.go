@@ -250,9 +250,14 @@ func (c *Client) submit(ctx context.Context, id nostr.ID, frame []byte) (Verdict
 	case v := <-verdict:
 		return v, nil
 	case <-c.gone:
-		return Verdict{}, c.err
 	case <-ctx.Done():
 		return Verdict{}, fmt.Errorf("no OK came for %s", id)
+	}
+	select {
+	case v := <-verdict: // it came before the end
+		return v, nil
+	default:
+		return Verdict{}, c.err
 	}
 }
 
