@@ -30,7 +30,12 @@ import (
 	"github.com/apiary-relay/apiary/services/ingest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	const nats = "github.com/nats-io/nats-server/v2/server"
+	// A NATS server that is shut down while it makes a stream leaves the goroutines of that stream's store behind.
+	goleak.VerifyTestMain(m,
+		goleak.IgnoreTopFunction(nats+".(*fileStore).flushStreamStateLoop"), goleak.IgnoreTopFunction(nats+"/ats.Register.func1"))
+}
 
 // patience is how long a test waits for something that should come at once.
 const patience = 30 * time.Second
