@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/apiary-relay/apiary/tools/bench/internal/crowd"
+	"github.com/apiary-relay/apiary/tools/internal/local"
 )
 
 // fanout are the sizes of a run that compares how servers deliver.
@@ -79,7 +80,7 @@ type figures struct {
 // runFanout measures all servers with all crowds. The error is that one of ours was not delivered, or twice, or that the
 // run was not possible; what others lose is their affair, and slowness is none.
 func runFanout(ctx context.Context, f fanout, out io.Writer) error {
-	if err := raiseFileLimit(); err != nil {
+	if err := local.RaiseFileLimit(); err != nil {
 		return err
 	}
 	if f.pin && runtime.NumCPU() > 1 {

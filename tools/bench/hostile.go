@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/apiary-relay/apiary/tools/bench/internal/attack"
+	"github.com/apiary-relay/apiary/tools/internal/local"
 )
 
 // hostile are the sizes of a run against attackers.
@@ -125,7 +126,7 @@ func (s *sides) run(ctx context.Context, length time.Duration, seen func(*side) 
 // runHostile measures well-behaved clients of two relays, without and with attackers of one of them, in turns. The
 // error is a crash, a loss or a leak, or that the run was not possible; slowness is none.
 func runHostile(ctx context.Context, h hostile, out io.Writer) (err error) {
-	if err := raiseFileLimit(); err != nil {
+	if err := local.RaiseFileLimit(); err != nil {
 		return err
 	}
 	if h.seed == 0 {

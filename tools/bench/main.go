@@ -21,6 +21,8 @@ import (
 	"syscall"
 	"text/tabwriter"
 	"time"
+
+	"github.com/apiary-relay/apiary/tools/internal/local"
 )
 
 // options are the sizes of a run.
@@ -97,7 +99,7 @@ type result struct {
 }
 
 func run(ctx context.Context, opts options, out io.Writer) (err error) {
-	if err := raiseFileLimit(); err != nil {
+	if err := local.RaiseFileLimit(); err != nil {
 		return err
 	}
 	var res result

@@ -29,19 +29,6 @@ type server struct {
 // url is where clients connect.
 func (s *server) url() string { return "ws://" + s.addr }
 
-// raiseFileLimit lets this process and its children hold as many sockets as the system allows.
-func raiseFileLimit() error {
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		return fmt.Errorf("read the open file limit: %w", err)
-	}
-	limit.Cur = limit.Max
-	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		return fmt.Errorf("raise the open file limit: %w", err)
-	}
-	return nil
-}
-
 // freeAddress finds a loopback port that nobody listens on.
 func freeAddress(ctx context.Context) (string, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")

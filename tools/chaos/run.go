@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/apiary-relay/apiary/tools/chaos/internal/checker"
@@ -35,7 +34,7 @@ var errWrong = errors.New("something was wrong, see above")
 
 // run runs the scenarios on one cluster.
 func run(ctx context.Context, opts options, out io.Writer) (err error) {
-	if err := raiseFileLimit(); err != nil {
+	if err := local.RaiseFileLimit(); err != nil {
 		return err
 	}
 	data, err := place(opts.data)
@@ -167,17 +166,4 @@ func place(data string) (string, error) {
 		return "", err
 	}
 	return data, os.Chmod(data, 0o711) //nolint:gosec // what is private inside has modes of its own
-}
-
-// raiseFileLimit lets this process and its children hold as many sockets as the system allows.
-func raiseFileLimit() error {
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		return fmt.Errorf("read the open file limit: %w", err)
-	}
-	limit.Cur = limit.Max
-	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		return fmt.Errorf("raise the open file limit: %w", err)
-	}
-	return nil
 }

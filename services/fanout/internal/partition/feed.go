@@ -9,6 +9,7 @@ import (
 
 	"github.com/apiary-relay/apiary/pkg/bus"
 	"github.com/apiary-relay/apiary/pkg/fault"
+	"github.com/apiary-relay/apiary/pkg/lifecycle"
 	"github.com/apiary-relay/apiary/pkg/telemetry"
 	busv1 "github.com/apiary-relay/apiary/proto/gen/apiary/bus/v1"
 	commonv1 "github.com/apiary-relay/apiary/proto/gen/apiary/common/v1"
@@ -90,7 +91,7 @@ func (p *Partition) readHeads(ctx context.Context, f *feed) {
 			return
 		}
 		log.LogAttrs(ctx, slog.LevelWarn, "cannot read the streams' heads, trying again", slog.Any(telemetry.KeyError, err))
-		if !sleep(ctx, pause) {
+		if !lifecycle.Pause(ctx, pause) {
 			return
 		}
 	}
@@ -220,15 +221,3 @@ func (p *Partition) restart(ctx context.Context, reason fault.Reason, message, w
 
 // after returns the position after a message.
 func after(m *message) position.Position { return position.After(m.epoch, m.sequence) }
-
-// sleep waits and returns true, or returns false when ctx is done first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}

@@ -74,17 +74,29 @@ func (s *Store) changeChannel(ctx context.Context, key policy.ChannelKey, fn fun
 // SignChannels has the relay sign the state of up to limit channels of which it has not signed any: those from before it
 // had a key, or before this release. It returns how many it found.
 func (s *Store) SignChannels(ctx context.Context, limit int) (int, error) {
+	return s.signDue(ctx, sqlChannelsDue, sqlIsSnapshotDue, everything, limit)
+}
+
+// SignMembers has the relay sign up to limit lists of members of channels whose time has come, and returns how many it
+// found.
+func (s *Store) SignMembers(ctx context.Context, limit int) (int, error) {
+	return s.signDue(ctx, sqlChannelMembersDue, sqlAreChannelMembersDue, members, limit)
+}
+
+// signDue signs parts of channels that the statement find finds. Another replica may have been sooner, so the statement
+// isDue looks again once the channel is held.
+func (s *Store) signDue(ctx context.Context, find, isDue string, parts snapshot, limit int) (int, error) {
 	if s.key == nil {
 		return 0, nil
 	}
-	keys, err := s.channels(ctx, sqlChannelsDue, limit)
+	keys, err := s.channels(ctx, find, limit)
 	for _, key := range keys {
 		err = errors.Join(err, s.changeChannel(ctx, key, func(x *change, g *group) error {
 			var due bool
-			if err := x.conn.QueryRow(ctx, sqlIsSnapshotDue, x.community, g.id).Scan(&due); err != nil || !due {
+			if err := x.conn.QueryRow(ctx, isDue, x.community, g.id).Scan(&due); err != nil || !due {
 				return err
 			}
-			return x.snapshotNow(ctx, g, everything)
+			return x.snapshotNow(ctx, g, parts)
 		}))
 	}
 	if err != nil {

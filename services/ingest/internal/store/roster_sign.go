@@ -89,29 +89,7 @@ func (x *change) draftRoster(list nostr.Tags) {
 	}
 }
 
-// SignMembers has the relay sign up to limit lists of members of channels whose time has come, and returns how many it
-// found.
-func (s *Store) SignMembers(ctx context.Context, limit int) (int, error) {
-	if s.key == nil {
-		return 0, nil
-	}
-	keys, err := s.channels(ctx, sqlChannelMembersDue, limit)
-	for _, key := range keys {
-		err = errors.Join(err, s.changeChannel(ctx, key, func(x *change, g *group) error {
-			var due bool
-			if err := x.conn.QueryRow(ctx, sqlAreChannelMembersDue, x.community, g.id).Scan(&due); err != nil || !due {
-				return err
-			}
-			return x.snapshotNow(ctx, g, members)
-		}))
-	}
-	if err != nil {
-		return 0, fmt.Errorf("sign members of channels: %w", err)
-	}
-	return len(keys), nil
-}
-
-// SignRosters does so for up to limit communities. Their lock is only shared: who changes members holds it exclusively, and
+// SignRosters does what SignMembers does, for up to limit communities. Their lock is only shared: who changes members holds it exclusively, and
 // nobody else has to wait.
 func (s *Store) SignRosters(ctx context.Context, limit int) (int, error) {
 	if s.key == nil {
