@@ -246,12 +246,12 @@ const (
 )
 
 // Drain refuses upgrades and closes the connections with 1012 in jittered waves over the drain window,
-// or over what ctx leaves of it. It returns when the last one has left, or when ctx ends.
+// or over what ctx leaves of it. It returns when the last one has left, or when ctx ends; who has not left shortly
+// before that is cut off.
 func (s *Service) Drain(ctx context.Context) error {
 	window := s.cfg.DrainWindow
 	flush := ctx
-	deadline, ok := ctx.Deadline()
-	if ok {
+	if deadline, ok := ctx.Deadline(); ok {
 		left := time.Until(deadline)
 		window = min(window, left-left/drainReserve)
 		var cancel context.CancelFunc

@@ -111,6 +111,26 @@ func TestFramesAreReadAtARate(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(began), 200*time.Millisecond)
 }
 
+// Connections of one address that send much share what the address may send; one that sends little does not wait.
+func TestFloodsOfAnAddressAreReadAtARate(t *testing.T) {
+	w := newWorld(t, with(func(c *gateway.Config) { c.AddressReadRate, c.AddressReadBurst = 4<<10, 4<<10 }))
+	c, calm := w.login(openHost, "alice"), w.login(openHost, "bob")
+	flood := time.Now()
+	for range 300 { // 1 KiB each: what each connection may send, what the address may, and some more
+		c.send(`["CLOSE","s"]`)
+	}
+	c.send(`["REQ","a",{"kinds":[1]}]`)
+	c.eose("a")
+	began := time.Now()
+	c.send(`["REQ","b",{"kinds":[1]}]`) // all before may have come in one read, and this in the next
+	calm.send(`["REQ","a",{"kinds":[1]}]`)
+	calm.eose("a")
+	quick := time.Since(began)
+	c.eose("b")
+	require.Less(t, quick, time.Since(flood))
+	require.GreaterOrEqual(t, time.Since(flood), 200*time.Millisecond)
+}
+
 // Until a client has sent a good event, and again after an invalid one, little of it is on the way at a time.
 func TestTheUntrustedWait(t *testing.T) {
 	const many, untrusted = 40, 16
