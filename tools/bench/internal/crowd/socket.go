@@ -128,17 +128,23 @@ func (s *Socket) Next() ([]byte, error) {
 	}
 }
 
-// Each reads once and calls f for each message that is there.
+// Each waits for messages and calls f for each that is there. It does not wait again after that.
 func (s *Socket) Each(f func(payload []byte)) error {
-	for {
+	for told := false; ; {
 		payload, err := s.buffered()
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
+		case payload != nil:
+			f(payload)
+			told = true
+		case told:
+			return nil
+		default:
+			if err := s.fill(); err != nil {
+				return err
+			}
 		}
-		if payload == nil {
-			return s.fill()
-		}
-		f(payload)
 	}
 }
 
