@@ -9,6 +9,7 @@ import (
 
 	"github.com/apiary-relay/apiary/pkg/nostr"
 	"github.com/apiary-relay/apiary/pkg/nostr/wire"
+	"github.com/apiary-relay/apiary/tools/bench/internal/rawws"
 )
 
 // attack is one sort of abuse. do is one blow, and is called as long as the connection holds.
@@ -34,7 +35,7 @@ var attacks = []attack{
 	{name: "deep nesting", as: member, do: func(s *socket) error { return s.text(s.nested(1 + s.rng.IntN(80_000))) }},
 	{name: "escapes and surrogates", as: member, do: func(s *socket) error { return s.text(s.escaped(s.rng.IntN(40_000))) }},
 	{name: "invalid UTF-8", as: member, do: func(s *socket) error { return s.text(s.garbled(s.rng.IntN(20_000))) }},
-	{name: "binary frames", as: member, do: func(s *socket) error { return s.frame(final|opBinary, s.bytes(s.rng.IntN(20_000))) }},
+	{name: "binary frames", as: member, do: func(s *socket) error { return s.frame(rawws.Final|rawws.Binary, s.bytes(s.rng.IntN(20_000))) }},
 	{name: "pings and pongs", as: member, do: controls},
 	{name: "fragments", as: member, do: fragments},
 	{name: "broken framing", as: member, do: broken},
@@ -56,7 +57,7 @@ var attacks = []attack{
 // controls floods with frames that the relay must answer, or has not asked for.
 func controls(s *socket) error {
 	for range 100 {
-		if err := s.frame(final|[]byte{opPing, opPong}[s.rng.IntN(2)], s.bytes(s.rng.IntN(126))); err != nil {
+		if err := s.frame(rawws.Final|[]byte{rawws.Ping, rawws.Pong}[s.rng.IntN(2)], s.bytes(s.rng.IntN(126))); err != nil {
 			return err
 		}
 	}
@@ -66,16 +67,16 @@ func controls(s *socket) error {
 // fragments sends a message in pieces of a few bytes with pings between them, and seldom ends it.
 func fragments(s *socket) error {
 	message := submit(s.event(s.hex(2000), nil))
-	for i, opcode := 0, byte(opText); i < len(message); opcode = opContinuation {
+	for i, opcode := 0, byte(rawws.Text); i < len(message); opcode = rawws.Continuation {
 		n := min(1+s.rng.IntN(3), len(message)-i)
 		if i+n == len(message) && s.rng.IntN(4) == 0 {
-			opcode |= final
+			opcode |= rawws.Final
 		}
 		if err := s.frame(opcode, message[i:i+n]); err != nil {
 			return err
 		}
 		if s.rng.IntN(8) == 0 {
-			if err := s.frame(final|opPing, nil); err != nil {
+			if err := s.frame(rawws.Final|rawws.Ping, nil); err != nil {
 				return err
 			}
 		}
@@ -83,7 +84,7 @@ func fragments(s *socket) error {
 	}
 	// Continuations of nothing in them, and never an end.
 	for range 1000 {
-		if err := s.frame(opContinuation, nil); err != nil {
+		if err := s.frame(rawws.Continuation, nil); err != nil {
 			return err
 		}
 	}
@@ -95,20 +96,20 @@ func fragments(s *socket) error {
 func broken(s *socket) error {
 	switch s.rng.IntN(6) {
 	case 0:
-		return s.frame(final|opContinuation, s.bytes(1000))
+		return s.frame(rawws.Final|rawws.Continuation, s.bytes(1000))
 	case 1:
-		if err := s.frame(opText, []byte(`["REQ"`)); err != nil {
+		if err := s.frame(rawws.Text, []byte(`["REQ"`)); err != nil {
 			return err
 		}
-		return s.frame(final|opText, []byte(`["CLOSE","x"]`))
+		return s.frame(rawws.Final|rawws.Text, []byte(`["CLOSE","x"]`))
 	case 2:
-		return s.frame(final|0x70|opText, s.bytes(1000))
+		return s.frame(rawws.Final|0x70|rawws.Text, s.bytes(1000))
 	case 3:
-		return s.frame(final|7, s.bytes(1000))
+		return s.frame(rawws.Final|7, s.bytes(1000))
 	case 4:
-		return s.frame(final|opPing, s.bytes(1000))
+		return s.frame(rawws.Final|rawws.Ping, s.bytes(1000))
 	default:
-		return s.raw(append([]byte{final | opText, 0xff, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0}, s.bytes(65536)...))
+		return s.raw(append([]byte{rawws.Final | rawws.Text, 0xff, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0}, s.bytes(65536)...))
 	}
 }
 
@@ -154,7 +155,7 @@ func headers(s *socket) error {
 func slowBytes(s *socket) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	for _, b := range append([]byte{final | opText, 0x80 | 126, 0x10, 0, 0, 0, 0, 0}, s.truncated()...) {
+	for _, b := range append([]byte{rawws.Final | rawws.Text, 0x80 | 126, 0x10, 0, 0, 0, 0, 0}, s.truncated()...) {
 		if err := s.raw([]byte{b}); err != nil {
 			return err
 		}

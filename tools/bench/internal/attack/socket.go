@@ -8,12 +8,12 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"net/http"
 	"sync/atomic"
 	"time"
 
 	"github.com/apiary-relay/apiary/pkg/nostr"
 	"github.com/apiary-relay/apiary/pkg/nostr/wire"
+	"github.com/apiary-relay/apiary/tools/bench/internal/rawws"
 )
 
 // standing is how far an attacker goes before it attacks.
@@ -42,47 +42,31 @@ type socket struct {
 	share int64         // at which this connection ends
 }
 
-// The opcodes of RFC 6455, section 5.2.
-const (
-	opContinuation = 0
-	opText         = 1
-	opBinary       = 2
-	opPing         = 9
-	opPong         = 10
-
-	final = 0x80
-)
-
 // more reports whether the attack goes on over this connection.
 func (s *socket) more() bool {
 	return s.ctx.Err() == nil && s.sent < s.share && s.total.Load() < s.most
 }
 
-// raw writes bytes as they are.
-func (s *socket) raw(b []byte) error {
+// Write implements io.Writer: bytes go out as they are, and are counted.
+func (s *socket) Write(b []byte) (int, error) {
 	n, err := s.conn.Write(b)
 	s.sent += int64(n)
 	s.total.Add(int64(n))
+	return n, err
+}
+
+func (s *socket) raw(b []byte) error {
+	_, err := s.Write(b)
 	return err
 }
 
-// frame writes one frame: first is its first byte, the final bit and the opcode. The mask is zeros, so that the
-// payload stands as it is.
+// frame writes one frame: first is its first byte, the rawws.Final bit and the opcode.
 func (s *socket) frame(first byte, payload []byte) error {
-	s.buf = append(s.buf[:0], first)
-	switch n := len(payload); {
-	case n < 126:
-		s.buf = append(s.buf, 0x80|byte(n))
-	case n < 1<<16:
-		s.buf = binary.BigEndian.AppendUint16(append(s.buf, 0x80|126), uint16(n))
-	default:
-		s.buf = binary.BigEndian.AppendUint64(append(s.buf, 0x80|127), uint64(n))
-	}
-	s.buf = append(s.buf, 0, 0, 0, 0)
-	return s.raw(append(s.buf, payload...))
+	s.buf = rawws.Append(s.buf[:0], first, payload)
+	return s.raw(s.buf)
 }
 
-func (s *socket) text(payload []byte) error { return s.frame(final|opText, payload) }
+func (s *socket) text(payload []byte) error { return s.frame(rawws.Final|rawws.Text, payload) }
 
 func (s *socket) discard() { _, _ = io.Copy(io.Discard, s.reader) }
 
@@ -92,18 +76,8 @@ func (s *socket) enter(as standing) error {
 	if as == stranger {
 		return nil
 	}
-	request := "GET / HTTP/1.1\r\nHost: " + s.addr + "\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
-		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-	if err := s.raw([]byte(request)); err != nil {
+	if err := rawws.Upgrade(s, s.reader, s.addr, "/"); err != nil {
 		return err
-	}
-	resp, err := http.ReadResponse(s.reader, nil)
-	if err != nil {
-		return err
-	}
-	resp.Body.Close()
-	if resp.StatusCode != http.StatusSwitchingProtocols {
-		return fmt.Errorf("the relay answered %s", resp.Status)
 	}
 	challenge, err := s.read()
 	if err != nil {

@@ -8,20 +8,11 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"sync"
 	"time"
 
 	"github.com/apiary-relay/apiary/pkg/nostr"
-)
-
-// The opcodes of RFC 6455, section 5.2, that matter here.
-const (
-	opClose = 8
-	opPing  = 9
-	opPong  = 10
-	final   = 0x80
-	masked  = 0x80
+	"github.com/apiary-relay/apiary/tools/bench/internal/rawws"
 )
 
 // errClosed says that the server closed the connection.
@@ -69,19 +60,10 @@ func (s *Socket) shake(addr, path string) error {
 	if path == "" {
 		path = "/"
 	}
-	// The key's answer is not checked: the server is ours to start.
-	if _, err := io.WriteString(s.conn, "GET "+path+" HTTP/1.1\r\nHost: "+addr+"\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
-		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"); err != nil {
-		return err
-	}
 	reader := bufio.NewReaderSize(s.conn, 4<<10)
-	resp, err := http.ReadResponse(reader, nil)
+	err := rawws.Upgrade(s.conn, reader, addr, path)
 	if err != nil {
 		return err
-	}
-	resp.Body.Close()
-	if resp.StatusCode != http.StatusSwitchingProtocols {
-		return fmt.Errorf("answered %s", resp.Status)
 	}
 	s.end, err = io.ReadFull(reader, s.buf[:reader.Buffered()])
 	return err
@@ -94,22 +76,12 @@ func (s *Socket) Listening() error { return s.conn.SetDeadline(time.Time{}) }
 func (s *Socket) Close() { s.conn.Close() }
 
 // Write sends a text frame. The mask is zeros, so that the payload stands as it is.
-func (s *Socket) Write(payload []byte) error { return s.write(1, payload) }
+func (s *Socket) Write(payload []byte) error { return s.write(rawws.Text, payload) }
 
 func (s *Socket) write(opcode byte, payload []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b := s.out[:0]
-	b = append(b, final|opcode)
-	switch n := len(payload); {
-	case n < 126:
-		b = append(b, masked|byte(n))
-	case n < 1<<16:
-		b = binary.BigEndian.AppendUint16(append(b, masked|126), uint16(n))
-	default:
-		b = binary.BigEndian.AppendUint64(append(b, masked|127), uint64(n))
-	}
-	b = append(append(b, 0, 0, 0, 0), payload...)
+	b := rawws.Append(s.out[:0], rawws.Final|opcode, payload)
 	s.out = b
 	_, err := s.conn.Write(b)
 	return err
@@ -191,13 +163,13 @@ func (s *Socket) buffered() ([]byte, error) {
 		s.start += head + size
 		payload := b[head : head+size : head+size]
 		switch b[0] & 0x0f {
-		case opClose:
+		case rawws.Close:
 			return nil, fmt.Errorf("%w: %q", errClosed, payload)
-		case opPing:
-			if err := s.write(opPong, payload); err != nil {
+		case rawws.Ping:
+			if err := s.write(rawws.Pong, payload); err != nil {
 				return nil, err
 			}
-		case opPong:
+		case rawws.Pong:
 		default:
 			return payload, nil
 		}
