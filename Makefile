@@ -26,7 +26,7 @@ BENCHTIME ?= 1x
 # Not every shell expands ~ after DATA=.
 data_flag = $(if $(DATA),--data "$(patsubst ~/%,$(HOME)/%,$(DATA))")
 
-.PHONY: help up cluster build test test-go test-short interop conformance conformance-local walkthrough bench hostile chaos bench-fanout peers bench-go fuzz-short tools gen fmt lint proto-check tidy check doc clean ci postgres go nats-server gotestsum
+.PHONY: help up cluster build test test-go test-short interop conformance conformance-local walkthrough bench hostile chaos bench-fanout bench-memory peers bench-go fuzz-short tools gen fmt lint proto-check tidy check doc clean ci postgres go nats-server gotestsum
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 19
@@ -90,6 +90,9 @@ hostile: postgres build ## Attack a relay with MB megabytes and measure what oth
 bench-fanout: postgres build peers ## Measure live delivery side by side with khatru, rely and Centrifugo (ARGS)
 	@command -v taskset >/dev/null || { echo "taskset is not on the PATH: install util-linux" >&2; exit 1; }
 	@taskset --cpu-list 1 bin/bench fanout $(ARGS)
+
+bench-memory: postgres build nats-server ## Measure the memory of 10,000 idle connections, in one process and split (ARGS)
+	@bin/bench memory $(ARGS)
 
 CENTRIFUGO := v6.9.1
 peers: go ## Build the servers that bench-fanout compares with into .bin/peers

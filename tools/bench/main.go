@@ -2,7 +2,9 @@
 // of production: every acknowledged event is committed and flushed by Postgres. It prints a table and, as
 // its last line, RESULT with the figures as JSON.
 //
-// bench hostile instead lets attackers loose on the relay and measures what well-behaved clients notice of it.
+// bench hostile instead lets attackers loose on the relay and measures what well-behaved clients notice of it; bench
+// fanout compares live delivery with other servers; bench memory measures what idle connections take, in one process
+// and apart.
 //
 // It fails when what it checks is wrong (an acknowledged event is not stored, a delivery is missing or
 // repeated), never because the machine is slow. Client and server share the machine's cores, so the figures
@@ -73,6 +75,12 @@ func command(ctx context.Context, args []string) error {
 			return err
 		}
 		return runFanout(ctx, f, os.Stdout)
+	case len(args) > 0 && args[0] == "memory":
+		var m memory
+		if err := m.flags("bench memory").Parse(args[1:]); err != nil {
+			return err
+		}
+		return runMemory(ctx, m, os.Stdout)
 	case len(args) == 2 && args[0] == "attack": // bench hostile starts it
 		return runAttack(ctx, args[1], os.Stdout)
 	}
@@ -95,6 +103,7 @@ type result struct {
 	ReqP50          float64 `json:"req_p50_ms"`
 	ReqP99          float64 `json:"req_p99_ms"`
 	RSSPerConn      float64 `json:"rss_kb_per_conn"`
+	RSSPerSubbed    float64 `json:"rss_kb_per_subscribed_conn"`
 	ServerCPUPerEvt float64 `json:"ingest_cpu_us_per_event"`
 }
 
@@ -114,6 +123,15 @@ func run(ctx context.Context, opts options, out io.Writer) (err error) {
 	res.VerifyPerS, res.VerifyBatchPerS = speed.single, speed.batched
 	row("verify per core", fmt.Sprintf("%.0f/s", speed.single), "decode, id and BIP-340 signature of a text note, one by one on one goroutine")
 	row("  in batches", fmt.Sprintf("%.0f/s", speed.batched), fmt.Sprintf("%d events of %d authors, as ingest does under load", verifyBatch, verifyAuthors))
+
+	idle, err := (&memory{binary: opts.binary, conns: opts.idle}).measureAllInOne(ctx)
+	if err != nil {
+		return fmt.Errorf("idle: %w", err)
+	}
+	res.RSSPerConn, res.RSSPerSubbed = idle.connected.rss, idle.subscribed.rss
+	row("memory per idle connection", fmt.Sprintf("%.1f KiB", res.RSSPerConn),
+		fmt.Sprintf("growth of a fresh process's resident set over %d authenticated connections, after garbage collection", opts.idle))
+	row("  with a subscription", fmt.Sprintf("%.1f KiB", res.RSSPerSubbed), "gateway and fan-out together")
 
 	fmt.Fprintln(os.Stderr, "bench: starting the all-in-one")
 	server, err := startServer(ctx, opts.binary, unlimited...)
@@ -159,14 +177,6 @@ func run(ctx context.Context, opts options, out io.Writer) (err error) {
 	row(fmt.Sprintf("publish to deliver, %d subscribers", opts.subscribers),
 		fmt.Sprintf("p50 %.2f ms, p99 %.2f ms", res.Deliver1000P50, res.Deliver1000P99),
 		fmt.Sprintf("10 events/s, %d deliveries/s", 10*opts.subscribers))
-
-	fmt.Fprintf(os.Stderr, "bench: opening %d idle connections\n", opts.idle)
-	res.RSSPerConn, err = measureIdle(ctx, server, opts.idle)
-	if err != nil {
-		return fmt.Errorf("idle: %w", err)
-	}
-	row("memory per idle connection", fmt.Sprintf("%.1f KiB", res.RSSPerConn),
-		fmt.Sprintf("growth of the process's resident set over %d authenticated connections", opts.idle))
 
 	if err := table.Flush(); err != nil {
 		return err

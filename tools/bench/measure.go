@@ -388,35 +388,3 @@ func measureDelivery(ctx context.Context, s *server, d delivery) (times, error) 
 	}
 	return all, nil
 }
-
-// measureIdle opens authenticated connections and divides the growth of the server's resident set.
-func measureIdle(ctx context.Context, s *server, n int) (float64, error) {
-	before, err := s.rssKiB()
-	if err != nil {
-		return 0, err
-	}
-	clients := make([]*client, n)
-	group, gctx := errgroup.WithContext(ctx)
-	group.SetLimit(32)
-	for i := range clients {
-		group.Go(func() error {
-			c, err := connect(gctx, s.url())
-			clients[i] = c
-			return err
-		})
-	}
-	err = group.Wait()
-	for _, c := range clients {
-		if c != nil {
-			defer c.close()
-		}
-	}
-	if err != nil {
-		return 0, err
-	}
-	after, err := s.rssKiB()
-	if err != nil {
-		return 0, err
-	}
-	return (after - before) / float64(n), nil
-}

@@ -10,8 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -128,18 +126,7 @@ func (s *server) stop() error {
 }
 
 // rssKiB is the resident memory of the process.
-func (s *server) rssKiB() (float64, error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(status)) {
-		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-			return strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 64)
-		}
-	}
-	return 0, errors.New("no VmRSS in /proc")
-}
+func (s *server) rssKiB() (float64, error) { return rssKiB(s.cmd.Process.Pid) }
 
 // cpu is the processor time the process has used.
 func (s *server) cpu() (time.Duration, error) {

@@ -42,6 +42,8 @@ type Config struct {
 	Port int
 	// DatabaseURL is the Postgres to use; when it is empty, a private one runs in Data.
 	DatabaseURL string
+	// Environment is that of every process besides the caller's own.
+	Environment []string
 	// Restart starts what died again.
 	Restart bool
 	// Via, when set, is topology.Config.Via.
@@ -101,7 +103,7 @@ func (c *Cluster) prepare(ctx context.Context) error {
 		Bin: c.cfg.Bin, NATSServer: c.cfg.NATSServer, Data: c.dir.Path(),
 		Gateways: c.cfg.Gateways, Ingests: c.cfg.Ingests, Fanouts: c.cfg.Fanouts, Searches: c.cfg.Searches,
 		SpareFanouts: c.cfg.SpareFanouts, Port: c.cfg.Port, DatabaseURL: database, PrivateDatabase: c.postgres != nil,
-		Environment: os.Environ(), Via: c.cfg.Via,
+		Environment: append(os.Environ(), c.cfg.Environment...), Via: c.cfg.Via,
 	})
 	c.Plan = plan
 	return err
@@ -194,9 +196,12 @@ func (c *Cluster) stopAll(ctx context.Context, patience time.Duration, processes
 	c.supervisor.Stop(ctx, names...)
 }
 
+// State is what runs where, now.
+func (c *Cluster) State() topology.State { return c.Plan.State(c.supervisor.Statuses()) }
+
 // Announce tells people and tools what runs where.
 func (c *Cluster) Announce(w io.Writer) error {
-	state := c.Plan.State(c.supervisor.Statuses())
+	state := c.State()
 	if err := state.Table(w); err != nil {
 		return err
 	}
@@ -213,7 +218,7 @@ func (c *Cluster) Announce(w io.Writer) error {
 
 // record writes cluster.json; the supervisor calls it after every change.
 func (c *Cluster) record() {
-	if err := c.Plan.State(c.supervisor.Statuses()).Write(c.dir.Path("cluster.json")); err != nil {
+	if err := c.State().Write(c.dir.Path("cluster.json")); err != nil {
 		c.cfg.Log.Error("cluster state not written", slog.String("error", err.Error()))
 	}
 }
