@@ -33,11 +33,13 @@ type chore struct {
 func (s *Service) keepChannels(ctx context.Context, ready func()) error {
 	return s.keep(ctx, ready, channelsInterval, []chore{
 		{"archive quiet channels", channelsPage, func(ctx context.Context) (int, error) {
-			return s.store.ArchiveQuiet(ctx, s.now(), channelsPage)
+			return s.byDatabase(ctx, func(now time.Time) (int, error) { return s.store.ArchiveQuiet(ctx, now, channelsPage) })
 		}},
 		{"sign channels", channelsPage, func(ctx context.Context) (int, error) { return s.store.SignChannels(ctx, channelsPage) }},
 		{"remove events of deleted channels", channelsPage, func(ctx context.Context) (int, error) {
-			n, err := s.store.SweepDeleted(ctx, s.now().Add(-deletedGrace), channelsPage)
+			n, err := s.byDatabase(ctx, func(now time.Time) (int, error) {
+				return s.store.SweepDeleted(ctx, now.Add(-deletedGrace), channelsPage)
+			})
 			if n > 0 {
 				n = channelsPage // it goes from one channel to the next
 			}

@@ -18,10 +18,12 @@ func TestChannelsAreKeptByOneReplica(t *testing.T) {
 	h.awaitStreams()
 	community := h.community(r, "one.example", open)
 	c := h.open(r)
-	c.accept(by(community, event(t, "alice", nostrtest.Kind(9007), nostrtest.Channel("hall"), nostrtest.Tag("ttl", "60")), "alice"))
-	later := func(o *options) { o.now = func() time.Time { return time.Now().Add(time.Hour) } }
+	made := nostrtest.CreatedAt(time.Now().Add(-10 * time.Minute).Unix())
+	c.accept(by(community, event(t, "alice", nostrtest.Kind(9007), made, nostrtest.Channel("hall"), nostrtest.Tag("ttl", "60")), "alice"))
+	_, err := h.admin.Exec(t.Context(), `UPDATE ingest.channels SET ttl_deadline = now() - interval '1 second'`)
+	require.NoError(t, err)
 	for _, name := range []string{"two", "three", "four"} {
-		h.start(name, withKey, later)
+		h.start(name, withKey)
 	}
 	archived := func() bool { return h.count(`SELECT count(*) FROM ingest.channels WHERE archived_at IS NOT NULL`) == 1 }
 	require.Eventually(t, archived, patience, 10*time.Millisecond, "no other sign")

@@ -72,7 +72,8 @@ type Deps struct {
 	// Draining, when closed, tells callers through gRPC's health that this replica will leave; it is what the
 	// process knows before Drain is called. May be nil.
 	Draining <-chan struct{}
-	// Now is the clock that created_at and expiration are compared with; nil is the system's.
+	// Now is the clock that created_at and expiration of what is submitted are compared with; nil is the system's. What is due
+	// is decided by the database's.
 	Now func() time.Time
 }
 

@@ -42,6 +42,16 @@ const (
 	remindPage     = 100
 )
 
+// byDatabase does what depends on the time by the database's clock. All replicas have that one in common: by its own, a replica
+// whose clock is wrong would remind too early, or remove what has not expired, and nothing brings that back.
+func (s *Service) byDatabase(ctx context.Context, do func(now time.Time) (int, error)) (int, error) {
+	now, err := s.store.Now(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return do(now)
+}
+
 // keepPartitions makes the monthly partitions at the start and then daily. The month before is included, for
 // events that were signed just before midnight.
 func (s *Service) keepPartitions(ctx context.Context, ready func()) error {
@@ -99,7 +109,7 @@ func (s *Service) sweepExpired(ctx context.Context, ready func()) error {
 	for lifecycle.Pause(ctx, s.cfg.ExpiryInterval) {
 		for ctx.Err() == nil {
 			within, cancel := context.WithTimeout(ctx, upkeepTimeout)
-			removed, err := s.store.SweepExpired(within, s.now(), expiredPage)
+			removed, err := s.byDatabase(within, func(now time.Time) (int, error) { return s.store.SweepExpired(within, now, expiredPage) })
 			cancel()
 			s.metrics.expired.Add(ctx, int64(removed))
 			if err != nil && ctx.Err() == nil {
@@ -117,9 +127,11 @@ func (s *Service) sweepExpired(ctx context.Context, ready func()) error {
 // Replicas find the same ones, and one of them passes each on.
 func (s *Service) remind(ctx context.Context, ready func()) error {
 	return s.keep(ctx, ready, remindInterval, []chore{{"pass on reminders", remindPage, func(ctx context.Context) (int, error) {
-		passed, found, err := s.store.Remind(ctx, s.now(), remindPage)
-		s.metrics.reminders.Add(ctx, int64(passed))
-		return found, err
+		return s.byDatabase(ctx, func(now time.Time) (int, error) {
+			passed, found, err := s.store.Remind(ctx, now, remindPage)
+			s.metrics.reminders.Add(ctx, int64(passed))
+			return found, err
+		})
 	}}})
 }
 
@@ -173,7 +185,9 @@ func (s *Service) sweepOutdated(ctx context.Context, ready func()) error {
 		} {
 			for ctx.Err() == nil {
 				within, cancel := context.WithTimeout(ctx, upkeepTimeout)
-				removed, err := forget(within, s.now().Add(-outdatedGrace), outdatedPage)
+				removed, err := s.byDatabase(within, func(now time.Time) (int, error) {
+					return forget(within, now.Add(-outdatedGrace), outdatedPage)
+				})
 				cancel()
 				if err != nil && ctx.Err() == nil {
 					s.log.LogAttrs(ctx, slog.LevelWarn, "outdated rows not forgotten", slog.String("what", what), slog.Any("error", err))
@@ -192,7 +206,9 @@ func (s *Service) forgetModeration(ctx context.Context, ready func()) error {
 	var chores []chore
 	if s.cfg.ModerationKept > 0 {
 		chores = []chore{{"forget moderation", outdatedPage, func(ctx context.Context) (int, error) {
-			return s.store.ForgetActions(ctx, s.now().Add(-s.cfg.ModerationKept), outdatedPage)
+			return s.byDatabase(ctx, func(now time.Time) (int, error) {
+				return s.store.ForgetActions(ctx, now.Add(-s.cfg.ModerationKept), outdatedPage)
+			})
 		}}}
 	}
 	return s.keep(ctx, ready, moderationInterval, chores)

@@ -1,12 +1,15 @@
 package ingest_test
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/apiary-relay/apiary/pkg/nostr"
 	"github.com/apiary-relay/apiary/pkg/testkit/nostrtest"
+	ingestv1 "github.com/apiary-relay/apiary/proto/gen/apiary/ingest/v1"
 	"github.com/apiary-relay/apiary/services/ingest"
 )
 
@@ -61,4 +64,33 @@ func TestConfig(t *testing.T) {
 	require.ErrorContains(t, err, "configure ingest: ")
 	_, err = ingest.New(cfg, ingest.Deps{})
 	require.Error(t, err)
+}
+
+// What is due, and what has expired, the database's clock says: a replica with a wrong clock neither reminds early nor holds
+// back, and removes nothing that is still good.
+func TestWhatIsDueGoesByTheDatabase(t *testing.T) {
+	for name, off := range map[string]time.Duration{"a clock that is ahead": 48 * time.Hour, "a clock that is behind": -48 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHarness(t)
+			r := h.start("one", func(o *options) {
+				o.cfg.ExpiryInterval, o.cfg.MaxSkew = 20*time.Millisecond, 0
+				o.now = func() time.Time { return time.Now().Add(off) }
+			})
+			community := h.community(r, "one.example", open)
+			after := func(d time.Duration) string { return strconv.FormatInt(time.Now().Add(d).Unix(), 10) }
+			reminder := func(d, due string) *ingestv1.Submission {
+				return by(community, event(t, "alice", nostrtest.Kind(nostr.KindReminder),
+					nostrtest.Tag("d", d), nostrtest.Tag("not_before", due)), "alice")
+			}
+			c := h.open(r)
+			c.accept(reminder("soon", after(2*time.Second)), reminder("tomorrow", after(24*time.Hour)),
+				by(community, event(t, "alice", nostrtest.Tag("expiration", after(72*time.Hour))), "alice"))
+			_, err := h.admin.Exec(t.Context(), `UPDATE ingest.events SET expires_at = $1 WHERE expires_at IS NOT NULL`, after(24*time.Hour))
+			require.NoError(t, err)
+			require.Eventually(t, func() bool { return h.count(`SELECT count(*) FROM ingest.reminders`) == 1 }, patience, 10*time.Millisecond)
+			require.Equal(t, 1, h.count(`SELECT count(*) FROM ingest.reminders WHERE due_at > extract(epoch FROM now())`))
+			require.Equal(t, 1, h.count(`SELECT count(*) FROM ingest.events WHERE expires_at IS NOT NULL`))
+		})
+	}
 }

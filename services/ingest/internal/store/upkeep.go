@@ -12,6 +12,8 @@ import (
 
 // Statements of the upkeep.
 const (
+	sqlNow = `SELECT clock_timestamp()`
+
 	sqlEnsurePartitions = `SELECT ingest.ensure_event_partitions($1, $2)`
 
 	// By events_expiry, of every partition.
@@ -25,6 +27,15 @@ SELECT 1::bigint, community_id, raw FROM ingest.events
 WHERE expires_at <= $1 AND community_id = $2
 ORDER BY expires_at LIMIT $3`
 )
+
+// Now returns the time by the database's clock, by which all replicas find the same things due.
+func (s *Store) Now(ctx context.Context) (time.Time, error) {
+	var now time.Time
+	if err := s.pool.QueryRow(ctx, sqlNow).Scan(&now); err != nil {
+		return time.Time{}, fmt.Errorf("read the database's clock: %w", err)
+	}
+	return now, nil
+}
 
 // EnsurePartitions makes the monthly partitions from the month of from on, and returns how many tables it
 // made. It may run on several replicas at once.
