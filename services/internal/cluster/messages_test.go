@@ -60,7 +60,9 @@ func hiddenTargets(t *testing.T, c *cluster.Cluster) {
 	alice.Accept(nostrtest.Kind(nostr.KindDeletion), to(deleted))
 	own := bob.Accept(nostrtest.Kind(nostr.KindChat), nostrtest.Channel(open), nostrtest.Content("own"))
 	post := alice.Accept(nostrtest.Kind(nostr.KindForumPost), nostrtest.Channel(open), nostrtest.Content("post"))
+	secret := alice.Accept(nostrtest.Kind(nostr.KindDirectMessage), nostrtest.Channel(open), pubkey(who(t, "alice")))
 	absent := map[string]string{
+		"for somebody else":    secret.ID.String(),
 		"missing":              strings.Repeat("cd", 32),
 		"deleted":              deleted.ID.String(),
 		"hidden":               say(private, "hidden").ID.String(),
@@ -91,6 +93,15 @@ func hiddenTargets(t *testing.T, c *cluster.Cluster) {
 		{"a vote", func(id string) *nostr.Event {
 			return bob.Event(nostrtest.Kind(nostr.KindForumVote), nostrtest.Channel(open), nostrtest.Content("+"), nostrtest.Tag("e", id))
 		}, post.ID.String(), "invalid: vote target event not found"},
+		{"a bookmark", func(id string) *nostr.Event {
+			return bob.Event(nostrtest.Kind(nostr.KindMessageBookmark), nostrtest.Channel(open), nostrtest.Tag("e", id))
+		}, present.ID.String(), "invalid: target event not found"},
+		{"a reminder", func(id string) *nostr.Event {
+			return bob.Event(nostrtest.Kind(nostr.KindMessageReminder), nostrtest.Channel(open), nostrtest.Tag("e", id))
+		}, present.ID.String(), "invalid: target event not found"},
+		{"a deletion in the channel", func(id string) *nostr.Event {
+			return bob.Event(nostrtest.Kind(nostr.KindDeleteEvent), nostrtest.Channel(open), nostrtest.Tag("e", id))
+		}, own.ID.String(), "invalid: target event not found or not yours to delete"},
 	} {
 		require.Equal(t, cluster.Verdict{OK: true}, bob.Publish(command.about(command.present)), command.name)
 		for name, id := range absent {

@@ -29,22 +29,26 @@ type Found struct {
 	Owned bool
 }
 
+// notDeletable answers whoever may not delete an event, also for one that is missing: why is not said.
+var notDeletable = invalid("target event not found or not yours to delete")
+
 // Judge decides on a deletion by an actor of what was found, nil if there is no such event in the channel. What is not for
 // everybody there is missing, except for its author. The record of what was done in the channel stays.
 func (*DeleteEvent) Judge(g Group, actor nostr.PubKey, found *Found) Verdict {
 	if v := g.reach(false); !v.Accepted() {
 		return v
 	}
-	if found == nil || (kind.Of(found.Kind).Readers != kind.Everybody && found.Author != actor) {
-		return invalid("target event not found in this channel")
+	if found == nil {
+		return notDeletable
 	}
-	switch kind.Of(found.Kind).Sender {
-	case kind.Command, kind.Relay:
-		return invalid("this event is part of the channel's record")
-	default:
+	rules := kind.Of(found.Kind)
+	switch {
+	case rules.Sender == kind.Command, rules.Sender == kind.Relay:
+		return notDeletable
+	case found.Author == actor:
+		return Verdict{}
+	case rules.Readers == kind.Everybody && (found.Owned || g.Actor.Manages()):
+		return Verdict{}
 	}
-	if found.Author != actor && !found.Owned && !g.Actor.Manages() {
-		return notManager
-	}
-	return Verdict{}
+	return notDeletable
 }

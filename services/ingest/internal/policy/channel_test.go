@@ -113,3 +113,22 @@ func TestHiddenChannelsDoNotExist(t *testing.T) {
 		require.Equal(t, judge(missing), v, what)
 	}
 }
+
+// Whoever may not delete an event of a channel is not told why.
+func TestWhatMayNotBeDeletedIsMissing(t *testing.T) {
+	alice, bob := nostrtest.PubKey("alice"), nostrtest.PubKey("bob")
+	record := func(author nostr.PubKey) *policy.Found { return &policy.Found{Author: author, Kind: nostr.KindPutUser} }
+	for role, found := range map[policy.ChannelRole][]*policy.Found{
+		"":                   {record(alice), record(bob), {Author: bob, Kind: 9}, {Author: bob, Kind: 4}},
+		policy.ChannelMember: {record(alice), record(bob), {Author: bob, Kind: 9}, {Author: bob, Kind: 4}},
+		policy.ChannelAdmin:  {record(alice), record(bob), {Author: bob, Kind: 4}},
+		policy.ChannelOwner:  {record(alice), {Author: bob, Kind: nostr.KindGroupMetadata}, {Author: bob, Kind: 4, Owned: true}},
+	} {
+		g := policy.Group{Exists: true, Type: policy.Stream, Owners: 1, Members: 2, Actor: role}
+		missing := (&policy.DeleteEvent{}).Judge(g, alice, nil)
+		require.False(t, missing.Accepted())
+		for _, f := range found {
+			require.Equal(t, missing, (&policy.DeleteEvent{}).Judge(g, alice, f), "%s: %+v", role, f)
+		}
+	}
+}

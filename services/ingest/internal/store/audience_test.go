@@ -42,7 +42,7 @@ func TestWhatIsNotForEverybodyIsMissing(t *testing.T) {
 	h.accept(hidden)
 	e := nostrtest.Tag("e", hidden.Event.ID.String())
 	for _, who := range []string{"bob", "alice"} {
-		h.refuse("target event not found in this channel", who, nostr.KindDeleteEvent, e)
+		h.refuse("target event not found or not yours to delete", who, nostr.KindDeleteEvent, e)
 	}
 	said := h.verdict(h.candidate("bob", nostrtest.Kind(9), nostrtest.Channel("hall"), nostrtest.Tag("previous", hidden.Event.ID.String()[:8])))
 	require.Equal(t, "messages here must refer to earlier events of the channel, and to no others (previous tag)", said.Message)
@@ -60,6 +60,6 @@ func TestWhatIsGoneIsMissing(t *testing.T) {
 		h.community, vanished.Event.PubKey[:], vanished.Event.CreatedAt)
 	require.NoError(t, err)
 	for _, c := range []*policy.Candidate{expired, vanished} {
-		h.refuse("target event not found in this channel", "bob", nostr.KindDeleteEvent, nostrtest.Tag("e", c.Event.ID.String()))
+		h.refuse("target event not found or not yours to delete", "bob", nostr.KindDeleteEvent, nostrtest.Tag("e", c.Event.ID.String()))
 	}
 }
