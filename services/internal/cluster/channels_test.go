@@ -146,9 +146,12 @@ func standardClient(t *testing.T, c *cluster.Cluster) {
 	require.NotNil(t, h.state(bob, nostr.KindGroupMembers))
 	require.NotNil(t, h.state(bob, nostr.KindGroupRoles))
 
-	// Clients without #h see the channel's state live, those with it too.
+	// A channel's state has a d tag and no h tag: filters without #h see it, live as stored, and those with it do not.
 	everywhere := bob.Subscribe(nostr.Filter{Kinds: []nostr.Kind{nostr.KindGroupMetadata}, Tags: []nostr.TagCondition{{Name: 'd', Values: []string{h.h}}}})
-	here := bob.Subscribe(h.chat())
+	inside := in(h.h)
+	inside.Kinds = []nostr.Kind{nostr.KindGroupMetadata, nostr.KindChat}
+	require.Empty(t, bob.Query(inside))
+	here := bob.Subscribe(inside)
 	h.must(h.owner, nostr.KindEditMetadata, nostrtest.Tag("topic", "bees"))
 	topic, _ := everywhere.Next().Tags.First("topic")
 	require.Equal(t, "bees", topic)
