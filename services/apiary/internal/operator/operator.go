@@ -87,8 +87,8 @@ func (d *Directory) CreateCommunity(ctx context.Context, c Create) error {
 	case response.GetCreated():
 		return d.say("created the %s community %s", c.Access, c.Host)
 	case len(differences) > 0 && !c.IfMissing:
-		return fmt.Errorf("create a community for %s: it has one already, and not as asked for: %s; nothing was changed",
-			c.Host, strings.Join(differences, ", "))
+		return fmt.Errorf("create a community for %s: it has one already, and not as asked for: %s; nothing was changed (apiary community set, alias, "+
+			"transfer and unarchive change it)", c.Host, strings.Join(differences, ", "))
 	}
 	return d.say("%s has a community already; nothing was changed", c.Host)
 }
@@ -176,7 +176,7 @@ func (d *Directory) RemoveMember(ctx context.Context, host, pubkey string) error
 		return explain("remove a member from "+host, "ingest", err)
 	}
 	if !response.GetRemoved() {
-		return fmt.Errorf("remove a member from %s: %s is none", host, pubkey)
+		return fmt.Errorf("remove a member from %s: %s is none; apiary community members %s lists them", host, pubkey, host)
 	}
 	return d.say("%s is not a member of %s any more", pubkey, host)
 }

@@ -107,7 +107,8 @@ func TestCommunity(t *testing.T) {
 	require.Contains(t, out.String(), "localhost has a community already")
 	require.NoError(t, client.CreateCommunity(t.Context(), operator.Create{Host: "localhost", Aliases: []string{"other.example"}, Access: "open", IfMissing: true}))
 	require.EqualError(t, client.CreateCommunity(t.Context(), operator.Create{Host: "localhost", Aliases: []string{"other.example"}, Access: "open"}),
-		"create a community for localhost: it has one already, and not as asked for: description, aliases; nothing was changed")
+		"create a community for localhost: it has one already, and not as asked for: description, aliases; nothing was changed "+
+			"(apiary community set, alias, transfer and unarchive change it)")
 
 	require.NoError(t, client.UpdateCommunity(t.Context(), operator.Update{Host: "localhost", Access: "closed"}))
 	require.Equal(t, ingestv1.Access_ACCESS_CLOSED, d.access)
@@ -121,7 +122,7 @@ func TestCommunity(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, client.RemoveMember(t.Context(), "localhost", npub))
 	require.Empty(t, d.members)
-	require.ErrorContains(t, client.RemoveMember(t.Context(), "localhost", npub), "is none")
+	require.ErrorContains(t, client.RemoveMember(t.Context(), "localhost", npub), "is none; apiary community members localhost lists them")
 }
 
 func TestMistakes(t *testing.T) {
