@@ -218,6 +218,18 @@ func (b *Bus) Changed() <-chan struct{} {
 // Connected reports whether the server can be reached, as far as is known.
 func (b *Bus) Connected() bool { return b.conn.IsConnected() }
 
+// Ping returns nil when the server has answered over the connection of the moment, ErrDisconnected when there is none, or
+// an error when ctx ends first; ctx must end.
+func (b *Bus) Ping(ctx context.Context) error {
+	if !b.Connected() {
+		return ErrDisconnected
+	}
+	if err := b.conn.FlushWithContext(ctx); err != nil {
+		return fmt.Errorf("ping bus: %w", err)
+	}
+	return nil
+}
+
 // awaitConnection returns when the server can be reached, or with the cause when ctx or the Bus ends.
 func (b *Bus) awaitConnection(ctx context.Context) error {
 	for {

@@ -19,6 +19,7 @@ type Config struct {
 	IdleGrace     time.Duration `help:"How long a partition is consumed after its last subscription has left." default:"30s"`
 	Watermark     time.Duration `help:"How often gateways are told how far a partition has come." default:"1s"`
 	OpenTimeout   time.Duration `help:"How long a new subscription waits for the bus to be reachable." default:"10s"`
+	BusSilence    time.Duration `help:"How long the bus may be silent before gateways are told, so that they go to nodes that hear it." default:"600ms"`
 	RecentIDs     int           `name:"recent-ids" help:"Event ids remembered per partition, to drop what is published twice." default:"8192"`
 	AccessTimeout time.Duration `help:"Longest wait for one answer of search about access." default:"2s"`
 	AccessHold    time.Duration `help:"How long a partition is held while access cannot be decided; then the subscriptions in question are lost." default:"10s"`
@@ -33,7 +34,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Partitions: 64, QueueItems: 16384, QueueBytes: 64 << 20, MaxHandles: 1_000_000,
-		IdleGrace: 30 * time.Second, Watermark: time.Second, OpenTimeout: 10 * time.Second, RecentIDs: 8192,
+		IdleGrace: 30 * time.Second, Watermark: time.Second, OpenTimeout: 10 * time.Second, BusSilence: 600 * time.Millisecond, RecentIDs: 8192,
 		AccessTimeout: 2 * time.Second, AccessHold: 10 * time.Second,
 		Replays: 16, ReplayTimeout: time.Minute, ReplayItems: 16384, ReplayBytes: 16 << 20,
 		DrainGrace: 3 * time.Second,
@@ -53,6 +54,7 @@ func (c *Config) Validate() error {
 		config.Positive("idle-grace", c.IdleGrace),
 		config.Positive("watermark", c.Watermark),
 		config.Positive("open-timeout", c.OpenTimeout),
+		config.Positive("bus-silence", c.BusSilence),
 		config.Positive("recent-ids", c.RecentIDs),
 		config.Positive("access-timeout", c.AccessTimeout),
 		config.Positive("access-hold", c.AccessHold),

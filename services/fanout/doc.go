@@ -25,6 +25,7 @@
 //     handle with resume_after is told what it missed while others are told what is new. The first
 //     watermark of the partition after its Attached says that this is over.
 //   - A Lost comes behind everything that was delivered to the handle, and nothing comes after it.
+//   - A node that has not heard of the bus for Config.BusSilence says so, and when it has again. It serves on, only late.
 //   - A position with index 4294967295 is after the whole message.
 //   - Ephemeral events are owed while their stream holds them (60 s): what has gone, or went with a
 //     restart of the memory stream, is skipped without Lost. Committed events never are.

@@ -22,7 +22,11 @@ import (
 )
 
 // Bus is what fan-out needs of the bus; *bus.Bus satisfies it.
-type Bus = partition.Bus
+type Bus interface {
+	partition.Bus
+	// Ping returns nil when the server has answered, an error when it cannot or ctx ends first.
+	Ping(ctx context.Context) error
+}
 
 // Search is the one call of search that fan-out makes; the generated client satisfies it, NewSearch makes
 // one over replicas.
@@ -71,6 +75,7 @@ type Service struct {
 
 	cfg        Config
 	log        *slog.Logger
+	bus        Bus
 	draining   <-chan struct{}
 	partitions []*partition.Partition
 	links      links
@@ -94,7 +99,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		Metrics: m, Replays: make(chan struct{}, cfg.Replays),
 	}
 	s := &Service{
-		cfg: cfg, log: deps.Log, draining: deps.Draining,
+		cfg: cfg, log: deps.Log, bus: deps.Bus, draining: deps.Draining,
 		partitions: make([]*partition.Partition, cfg.Partitions),
 		links:      newLinks(),
 	}
@@ -116,6 +121,7 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 	for _, p := range s.partitions {
 		running.Go(func() { p.Run(ctx) })
 	}
+	running.Go(func() { s.listen(ctx) })
 	s.links.serve()
 	ready()
 	select {
@@ -171,6 +177,7 @@ type links struct {
 	mu       sync.Mutex
 	state    linkState
 	open     map[*deliver.Link]struct{}
+	away     bool // the bus is, as far as gateways have been told
 	handlers sync.WaitGroup
 	empty    chan struct{} // closed when state is ended and open is empty
 	killed   chan struct{} // closed when streams must end, flushed or not
@@ -205,6 +212,23 @@ func (ls *links) add(l *deliver.Link) bool {
 	}
 	ls.open[l] = struct{}{}
 	ls.handlers.Add(1)
+	if ls.away {
+		l.Bus(true)
+	}
+	return true
+}
+
+// bus tells every gateway whether the node reaches the bus; false if they know.
+func (ls *links) bus(away bool) bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if ls.away == away {
+		return false
+	}
+	ls.away = away
+	for l := range ls.open {
+		l.Bus(away)
+	}
 	return true
 }
 

@@ -55,9 +55,9 @@ type cell struct {
 	ids   uint64
 }
 
-func newCell(tb testing.TB) *cell {
+func newCell(tb testing.TB, opts ...bustest.Option) *cell {
 	tb.Helper()
-	server := bustest.New(tb)
+	server := bustest.New(tb, opts...)
 	b := server.Connect(tb)
 	bustest.EnsureStreams(tb, b)
 	return &cell{t: tb, server: server, bus: b, directory: newDirectory(), memory: rpc.NewMemory()}
@@ -125,8 +125,9 @@ func (n *node) kill() {
 type gateway struct {
 	t      testing.TB
 	stream grpc.BidiStreamingClient[fanoutv1.AttachRequest, fanoutv1.AttachResponse]
-	items  chan *fanoutv1.Item
-	err    error // set when items is closed
+	items  chan *fanoutv1.Item // but of those about the bus
+	away   chan bool           // what those say
+	err    error               // set when items is closed
 	cancel context.CancelFunc
 }
 
@@ -145,7 +146,7 @@ func (n *node) attachStalled() *gateway {
 	stream, err := fanoutv1.NewFanoutServiceClient(n.conn).Attach(ctx)
 	require.NoError(t, err)
 	t.Cleanup(cancel)
-	return &gateway{t: t, stream: stream, items: make(chan *fanoutv1.Item, 1<<16), cancel: cancel}
+	return &gateway{t: t, stream: stream, items: make(chan *fanoutv1.Item, 1<<16), away: make(chan bool, 1<<10), cancel: cancel}
 }
 
 func (g *gateway) collect() {
@@ -157,6 +158,10 @@ func (g *gateway) collect() {
 			return
 		}
 		for _, item := range resp.GetItems() {
+			if item.GetBus() != nil {
+				g.away <- item.GetBus().GetAway()
+				continue
+			}
 			g.items <- item
 		}
 	}

@@ -223,6 +223,10 @@ func (l *link) lost(reason fault.Reason, handles ...uint64) {
 	l.send(&fanoutv1.Item{Item: &fanoutv1.Item_Lost{Lost: &fanoutv1.Lost{Handles: handles, Reason: reason}}})
 }
 
+func (l *link) bus(away bool) {
+	l.send(&fanoutv1.Item{Item: &fanoutv1.Item_Bus{Bus: &fanoutv1.Bus{Away: away}}})
+}
+
 func (l *link) watermark(topic *fanoutv1.Subscribe, sequence uint64) {
 	l.send(&fanoutv1.Item{Item: &fanoutv1.Item_Watermark{Watermark: &fanoutv1.Watermark{
 		Partition: partitionOf(topic.GetCommunity(), topic.GetChannel()), Cursor: cursorAt(sequence),

@@ -191,6 +191,75 @@ func TestAnOverloadedNodeIsLeft(t *testing.T) {
 	require.Equal(t, idOf(t, numbered(t, 6)), c.event("s"))
 }
 
+// A node that does not reach the bus is left, make before break, also by those that it has not answered; it gets nothing
+// new, and what it had once it reaches the bus again.
+func TestANodeWithoutTheBusIsLeft(t *testing.T) {
+	w := newWorld(t, fanouts(2))
+	w.linked()
+	c := w.login(openHost, "alice")
+	c.send(`["REQ","s",{"limit":0}]`)
+	c.eose("s")
+	first, s := w.subscribed()
+	far, near := w.fanouts[first], w.fanouts[1-first]
+	far.publish(5, numbered(t, 5))
+	require.Equal(t, idOf(t, numbered(t, 5)), c.event("s"))
+	far.answer(func(*link, *fanoutv1.Subscribe) bool { return true }) // it answers nobody any more
+	c.send(`["REQ","unanswered",{"limit":0}]`)
+	take(t, far.subscribed)
+
+	far.link(t).bus(true)
+	resumed, asked := take(t, near.subscribed), take(t, near.subscribed)
+	if resumed.GetResumeAfter() == nil {
+		resumed, asked = asked, resumed
+	}
+	require.Equal(t, uint64(5), resumed.GetResumeAfter().GetEvents().GetSequence())
+	require.Nil(t, asked.GetResumeAfter())
+	c.eose("unanswered")
+	left := []uint64{take(t, far.forgotten), take(t, far.forgotten)}
+	require.Contains(t, left, s.GetHandle())
+	far.link(t).deliver(6, numbered(t, 6), s.GetHandle()) // nobody's any more
+	c.send(`["CLOSE","unanswered"]`)
+	take(t, near.forgotten)
+	near.publish(6, numbered(t, 6))
+	require.Equal(t, idOf(t, numbered(t, 6)), c.event("s"))
+	c.send(`["REQ","new",{"limit":0}]`)
+	c.eose("new")
+	take(t, near.subscribed)
+
+	far.answer(nil)
+	far.link(t).bus(false)
+	require.Equal(t, uint64(6), take(t, far.subscribed).GetResumeAfter().GetEvents().GetSequence())
+	take(t, far.subscribed)
+	take(t, near.forgotten)
+	take(t, near.forgotten)
+	far.publish(7, numbered(t, 7))
+	require.ElementsMatch(t, []string{"s", "new"}, []string{c.expect(wire.LabelEvent).SubID, c.expect(wire.LabelEvent).SubID})
+}
+
+// When no node reaches the bus everybody stays, and new subscriptions go where they would.
+func TestNobodyMovesWhenTheBusIsAway(t *testing.T) {
+	w := newWorld(t, fanouts(2))
+	w.linked()
+	c := w.login(openHost, "alice")
+	c.send(`["REQ","s",{"limit":0}]`)
+	c.eose("s")
+	first, _ := w.subscribed()
+	w.fanouts[1-first].link(t).bus(true)
+	w.fanouts[first].link(t).bus(true)
+	c.send(`["REQ","new",{"limit":0}]`)
+	c.eose("new")
+	next, s := w.subscribed()
+	require.Equal(t, first, next)
+	require.Nil(t, s.GetResumeAfter())
+	w.fanouts[first].link(t).bus(false)
+	w.fanouts[1-first].link(t).bus(false)
+	w.fanouts[first].publish(5, numbered(t, 5))
+	require.ElementsMatch(t, []string{"s", "new"}, []string{c.expect(wire.LabelEvent).SubID, c.expect(wire.LabelEvent).SubID})
+	for _, f := range w.fanouts {
+		require.Empty(t, f.forgotten)
+	}
+}
+
 func TestAnOverloadedOnlyNodeIsAskedAgain(t *testing.T) {
 	w := newWorld(t)
 	c := w.login(openHost, "alice")

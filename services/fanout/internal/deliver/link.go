@@ -66,9 +66,10 @@ type Link struct {
 	mu      sync.Mutex
 	handles map[uint64]*Handle
 	queue   []element
-	head    int // queue[:head] has been taken
-	counted int // deliveries and watermarks queued
-	bytes   int // their size
+	head    int           // queue[:head] has been taken
+	counted int           // deliveries and watermarks queued
+	bytes   int           // their size
+	bus     *fanoutv1.Bus // queued; nil when none is
 	closed  bool
 }
 
@@ -208,6 +209,20 @@ func (l *Link) Watermark(partition uint32, cursor position.Cursor) bool {
 	return true
 }
 
+// Bus queues word of whether the node reaches the streams. At most one such word is queued: a later one replaces it.
+func (l *Link) Bus(away bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.closed:
+	case l.bus != nil:
+		l.bus.Away = away
+	default:
+		l.bus = &fanoutv1.Bus{Away: away}
+		l.pushLocked(element{item: &fanoutv1.Item{Item: &fanoutv1.Item_Bus{Bus: l.bus}}})
+	}
+}
+
 // Lose queues word that a handle is no longer served. Nothing is delivered to it afterwards.
 func (l *Link) Lose(h *Handle, reason fault.Reason, message string) {
 	l.mu.Lock()
@@ -304,6 +319,9 @@ func (l *Link) take() (batch []*fanoutv1.Item, closed bool) {
 		}
 		size += e.size
 		batch = append(batch, e.item)
+		if l.bus != nil && e.item.GetBus() == l.bus {
+			l.bus = nil
+		}
 		l.queue[l.head] = element{}
 		l.head++
 		if e.counted {

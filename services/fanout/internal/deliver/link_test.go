@@ -57,6 +57,22 @@ func TestItemsComeInOrder(t *testing.T) {
 	require.Zero(t, bytes)
 }
 
+// However often the bus comes and goes while a gateway does not read, one word about it waits.
+func TestTheLastWordAboutTheBusCounts(t *testing.T) {
+	t.Parallel()
+	l := NewLink(Limits{Items: 10, Bytes: 1 << 20, Handles: 10})
+	for range 100 {
+		l.Bus(false)
+		l.Bus(true)
+	}
+	items := next(t, l)
+	require.Len(t, items, 1)
+	require.True(t, items[0].GetBus().GetAway())
+	l.Bus(false)
+	require.True(t, items[0].GetBus().GetAway(), "what has been taken stays as it is")
+	require.False(t, next(t, l)[0].GetBus().GetAway())
+}
+
 func TestOverflowLosesWhatItWasFor(t *testing.T) {
 	t.Parallel()
 	for name, limits := range map[string]Limits{

@@ -23,6 +23,9 @@
 // Waiting or subscribed for longer than Config.Patience, NOT_FOUND (the stream no longer holds what is
 // needed to resume) and INVALID end it: Target.Lost.
 //
+// A node that says it does not reach the bus is left, make before break, for one that does, and gets no new seats
+// meanwhile. While no node reaches the bus everybody stays: whichever comes back goes on by itself.
+//
 // # Positions
 //
 // An attachment remembers the last position delivered per stream, guarded by its mutex, which is held

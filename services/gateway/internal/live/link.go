@@ -178,6 +178,8 @@ func (l *link) receive(ctx context.Context, lv *Live) error {
 				l.advance(it.Watermark.GetPartition(), cursorOf(it.Watermark.GetCursor()), n)
 			case *fanoutv1.Item_Lost:
 				l.lost(lv, it.Lost)
+			case *fanoutv1.Item_Bus:
+				lv.tell(op{kind: opBus, link: l, away: it.Bus.GetAway()})
 			}
 		}
 	}

@@ -89,6 +89,7 @@ const (
 	opLinkUp
 	opLinkLeaving
 	opLinkDown
+	opBus
 )
 
 // op is one message to the loop; which fields are set depends on the kind.
@@ -99,6 +100,7 @@ type op struct {
 	link    *link
 	reason  fault.Reason
 	message string
+	away    bool
 	done    chan struct{} // closed by the loop when it has handled opLinkDown
 }
 

@@ -3,7 +3,6 @@ package live
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/apiary-relay/apiary/pkg/fault"
@@ -15,8 +14,9 @@ import (
 
 // book is what the loop knows. Only the loop goroutine touches it.
 type book struct {
-	links      map[string]*link // usable, by node name
-	names      []string         // of links, sorted
+	links      map[string]*link    // usable, by node name
+	names      []string            // of those links that are to be chosen from, sorted
+	away       map[*link]time.Time // links to nodes without the bus, and since when
 	partitions map[uint32]map[*Attachment]struct{}
 	waiting    map[*Attachment]struct{} // not attached
 	moving     map[*Attachment]struct{} // next is set
@@ -28,6 +28,7 @@ type book struct {
 func newBook() book {
 	return book{
 		links:      make(map[string]*link),
+		away:       make(map[*link]time.Time),
 		partitions: make(map[uint32]map[*Attachment]struct{}),
 		waiting:    make(map[*Attachment]struct{}),
 		moving:     make(map[*Attachment]struct{}),
@@ -52,6 +53,8 @@ func (lv *Live) handle(ctx context.Context, o op) {
 	case opLinkDown:
 		lv.onLinkDown(ctx, o.link)
 		close(o.done)
+	case opBus:
+		lv.onBus(ctx, o.link, o.away)
 	}
 }
 
@@ -260,21 +263,14 @@ func (lv *Live) onLinkUp(l *link) {
 	}
 }
 
-func (lv *Live) rename() {
-	lv.book.names = lv.book.names[:0]
-	for name := range lv.book.links {
-		lv.book.names = append(lv.book.names, name)
-	}
-	slices.Sort(lv.book.names)
-}
-
 // drop takes l out of the links that may get seats.
 func (lv *Live) drop(l *link) {
+	delete(lv.book.settle, l)
+	delete(lv.book.away, l)
 	if lv.book.links[l.name] == l {
 		delete(lv.book.links, l.name)
 		lv.rename()
 	}
-	delete(lv.book.settle, l)
 }
 
 // onLinkLeaving moves what l serves while it still serves it.
@@ -331,6 +327,7 @@ func (lv *Live) onTick(ctx context.Context, now time.Time) {
 			lv.reviewAll()
 		}
 	}
+	lv.evacuate(ctx, now)
 	if len(lv.book.moving) > 0 && now.After(lv.book.moveEnd) {
 		lv.abandonMoves(ctx)
 	}

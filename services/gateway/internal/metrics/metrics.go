@@ -71,6 +71,7 @@ const (
 	OutcomeQueue       = "queue"
 	OutcomeHeld        = "held"
 	OutcomeNodeLost    = "node_lost"
+	OutcomeNodeAway    = "node_away"
 	OutcomeOverloaded  = "overloaded"
 	OutcomeMoved       = "moved"
 	OutcomeGone        = "gone"
@@ -81,7 +82,7 @@ const (
 var outcomes = []string{
 	OutcomeAccepted, OutcomeFull, OutcomeDraining, OutcomeUnknownHost, OutcomeUnavailable, OutcomeHandshake,
 	OutcomePeer, OutcomeSlow, OutcomeStuck, OutcomeNoPong, OutcomeAuth, OutcomePolicy, OutcomeTooBig,
-	OutcomeRestart, OutcomeQueue, OutcomeHeld, OutcomeNodeLost, OutcomeOverloaded, OutcomeMoved, OutcomeGone,
+	OutcomeRestart, OutcomeQueue, OutcomeHeld, OutcomeNodeLost, OutcomeNodeAway, OutcomeOverloaded, OutcomeMoved, OutcomeGone,
 	OutcomeBlocked, OutcomeInvalid,
 }
 

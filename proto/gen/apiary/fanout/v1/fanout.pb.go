@@ -353,6 +353,7 @@ type Item struct {
 	//	*Item_Delivery
 	//	*Item_Watermark
 	//	*Item_Lost
+	//	*Item_Bus
 	Item          isItem_Item `protobuf_oneof:"item"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -431,6 +432,15 @@ func (x *Item) GetLost() *Lost {
 	return nil
 }
 
+func (x *Item) GetBus() *Bus {
+	if x != nil {
+		if x, ok := x.Item.(*Item_Bus); ok {
+			return x.Bus
+		}
+	}
+	return nil
+}
+
 type isItem_Item interface {
 	isItem_Item()
 }
@@ -455,6 +465,11 @@ type Item_Lost struct {
 	Lost *Lost `protobuf:"bytes,4,opt,name=lost,proto3,oneof"`
 }
 
+type Item_Bus struct {
+	// bus says whether the node reaches the streams.
+	Bus *Bus `protobuf:"bytes,5,opt,name=bus,proto3,oneof"`
+}
+
 func (*Item_Attached) isItem_Item() {}
 
 func (*Item_Delivery) isItem_Item() {}
@@ -462,6 +477,8 @@ func (*Item_Delivery) isItem_Item() {}
 func (*Item_Watermark) isItem_Item() {}
 
 func (*Item_Lost) isItem_Item() {}
+
+func (*Item_Bus) isItem_Item() {}
 
 // Attached says that the handle is registered and from where it will be served.
 type Attached struct {
@@ -731,6 +748,53 @@ func (x *Lost) GetMessage() string {
 	return ""
 }
 
+// Bus says whether the node reaches the streams; until the first one, it does. What it serves while it does not is late,
+// not lost: a gateway that has another node resumes there meanwhile.
+type Bus struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// away is set when the node has not heard of the streams for longer than it should.
+	Away          bool `protobuf:"varint,1,opt,name=away,proto3" json:"away,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Bus) Reset() {
+	*x = Bus{}
+	mi := &file_apiary_fanout_v1_fanout_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Bus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Bus) ProtoMessage() {}
+
+func (x *Bus) ProtoReflect() protoreflect.Message {
+	mi := &file_apiary_fanout_v1_fanout_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Bus.ProtoReflect.Descriptor instead.
+func (*Bus) Descriptor() ([]byte, []int) {
+	return file_apiary_fanout_v1_fanout_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Bus) GetAway() bool {
+	if x != nil {
+		return x.Away
+	}
+	return false
+}
+
 var File_apiary_fanout_v1_fanout_proto protoreflect.FileDescriptor
 
 const file_apiary_fanout_v1_fanout_proto_rawDesc = "" +
@@ -752,12 +816,13 @@ const file_apiary_fanout_v1_fanout_proto_rawDesc = "" +
 	"\vUnsubscribe\x12\x16\n" +
 	"\x06handle\x18\x01 \x01(\x04R\x06handle\">\n" +
 	"\x0eAttachResponse\x12,\n" +
-	"\x05items\x18\x01 \x03(\v2\x16.apiary.fanout.v1.ItemR\x05items\"\xed\x01\n" +
+	"\x05items\x18\x01 \x03(\v2\x16.apiary.fanout.v1.ItemR\x05items\"\x98\x02\n" +
 	"\x04Item\x128\n" +
 	"\battached\x18\x01 \x01(\v2\x1a.apiary.fanout.v1.AttachedH\x00R\battached\x128\n" +
 	"\bdelivery\x18\x02 \x01(\v2\x1a.apiary.fanout.v1.DeliveryH\x00R\bdelivery\x12;\n" +
 	"\twatermark\x18\x03 \x01(\v2\x1b.apiary.fanout.v1.WatermarkH\x00R\twatermark\x12,\n" +
-	"\x04lost\x18\x04 \x01(\v2\x16.apiary.fanout.v1.LostH\x00R\x04lostB\x06\n" +
+	"\x04lost\x18\x04 \x01(\v2\x16.apiary.fanout.v1.LostH\x00R\x04lost\x12)\n" +
+	"\x03bus\x18\x05 \x01(\v2\x15.apiary.fanout.v1.BusH\x00R\x03busB\x06\n" +
 	"\x04item\"n\n" +
 	"\bAttached\x12\x16\n" +
 	"\x06handle\x18\x01 \x01(\x04R\x06handle\x12\x1c\n" +
@@ -775,7 +840,9 @@ const file_apiary_fanout_v1_fanout_proto_rawDesc = "" +
 	"\x04Lost\x12\x18\n" +
 	"\ahandles\x18\x01 \x03(\x04R\ahandles\x120\n" +
 	"\x06reason\x18\x02 \x01(\x0e2\x18.apiary.common.v1.ReasonR\x06reason\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage2`\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"\x19\n" +
+	"\x03Bus\x12\x12\n" +
+	"\x04away\x18\x01 \x01(\bR\x04away2`\n" +
 	"\rFanoutService\x12O\n" +
 	"\x06Attach\x12\x1f.apiary.fanout.v1.AttachRequest\x1a .apiary.fanout.v1.AttachResponse(\x010\x01BDZBgithub.com/apiary-relay/apiary/proto/gen/apiary/fanout/v1;fanoutv1b\x06proto3"
 
@@ -791,7 +858,7 @@ func file_apiary_fanout_v1_fanout_proto_rawDescGZIP() []byte {
 	return file_apiary_fanout_v1_fanout_proto_rawDescData
 }
 
-var file_apiary_fanout_v1_fanout_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_apiary_fanout_v1_fanout_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_apiary_fanout_v1_fanout_proto_goTypes = []any{
 	(*AttachRequest)(nil),  // 0: apiary.fanout.v1.AttachRequest
 	(*Command)(nil),        // 1: apiary.fanout.v1.Command
@@ -803,39 +870,41 @@ var file_apiary_fanout_v1_fanout_proto_goTypes = []any{
 	(*Delivery)(nil),       // 7: apiary.fanout.v1.Delivery
 	(*Watermark)(nil),      // 8: apiary.fanout.v1.Watermark
 	(*Lost)(nil),           // 9: apiary.fanout.v1.Lost
-	(*v1.Filter)(nil),      // 10: apiary.common.v1.Filter
-	(*v1.Principal)(nil),   // 11: apiary.common.v1.Principal
-	(*v1.Cursor)(nil),      // 12: apiary.common.v1.Cursor
-	(v1.Stream)(0),         // 13: apiary.common.v1.Stream
-	(*v1.Position)(nil),    // 14: apiary.common.v1.Position
-	(*v1.Envelope)(nil),    // 15: apiary.common.v1.Envelope
-	(v1.Reason)(0),         // 16: apiary.common.v1.Reason
+	(*Bus)(nil),            // 10: apiary.fanout.v1.Bus
+	(*v1.Filter)(nil),      // 11: apiary.common.v1.Filter
+	(*v1.Principal)(nil),   // 12: apiary.common.v1.Principal
+	(*v1.Cursor)(nil),      // 13: apiary.common.v1.Cursor
+	(v1.Stream)(0),         // 14: apiary.common.v1.Stream
+	(*v1.Position)(nil),    // 15: apiary.common.v1.Position
+	(*v1.Envelope)(nil),    // 16: apiary.common.v1.Envelope
+	(v1.Reason)(0),         // 17: apiary.common.v1.Reason
 }
 var file_apiary_fanout_v1_fanout_proto_depIdxs = []int32{
 	1,  // 0: apiary.fanout.v1.AttachRequest.commands:type_name -> apiary.fanout.v1.Command
 	2,  // 1: apiary.fanout.v1.Command.subscribe:type_name -> apiary.fanout.v1.Subscribe
 	3,  // 2: apiary.fanout.v1.Command.unsubscribe:type_name -> apiary.fanout.v1.Unsubscribe
-	10, // 3: apiary.fanout.v1.Subscribe.filters:type_name -> apiary.common.v1.Filter
-	11, // 4: apiary.fanout.v1.Subscribe.principal:type_name -> apiary.common.v1.Principal
-	12, // 5: apiary.fanout.v1.Subscribe.resume_after:type_name -> apiary.common.v1.Cursor
+	11, // 3: apiary.fanout.v1.Subscribe.filters:type_name -> apiary.common.v1.Filter
+	12, // 4: apiary.fanout.v1.Subscribe.principal:type_name -> apiary.common.v1.Principal
+	13, // 5: apiary.fanout.v1.Subscribe.resume_after:type_name -> apiary.common.v1.Cursor
 	5,  // 6: apiary.fanout.v1.AttachResponse.items:type_name -> apiary.fanout.v1.Item
 	6,  // 7: apiary.fanout.v1.Item.attached:type_name -> apiary.fanout.v1.Attached
 	7,  // 8: apiary.fanout.v1.Item.delivery:type_name -> apiary.fanout.v1.Delivery
 	8,  // 9: apiary.fanout.v1.Item.watermark:type_name -> apiary.fanout.v1.Watermark
 	9,  // 10: apiary.fanout.v1.Item.lost:type_name -> apiary.fanout.v1.Lost
-	12, // 11: apiary.fanout.v1.Attached.from:type_name -> apiary.common.v1.Cursor
-	13, // 12: apiary.fanout.v1.Delivery.stream:type_name -> apiary.common.v1.Stream
-	14, // 13: apiary.fanout.v1.Delivery.position:type_name -> apiary.common.v1.Position
-	15, // 14: apiary.fanout.v1.Delivery.envelope:type_name -> apiary.common.v1.Envelope
-	12, // 15: apiary.fanout.v1.Watermark.cursor:type_name -> apiary.common.v1.Cursor
-	16, // 16: apiary.fanout.v1.Lost.reason:type_name -> apiary.common.v1.Reason
-	0,  // 17: apiary.fanout.v1.FanoutService.Attach:input_type -> apiary.fanout.v1.AttachRequest
-	4,  // 18: apiary.fanout.v1.FanoutService.Attach:output_type -> apiary.fanout.v1.AttachResponse
-	18, // [18:19] is the sub-list for method output_type
-	17, // [17:18] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	10, // 11: apiary.fanout.v1.Item.bus:type_name -> apiary.fanout.v1.Bus
+	13, // 12: apiary.fanout.v1.Attached.from:type_name -> apiary.common.v1.Cursor
+	14, // 13: apiary.fanout.v1.Delivery.stream:type_name -> apiary.common.v1.Stream
+	15, // 14: apiary.fanout.v1.Delivery.position:type_name -> apiary.common.v1.Position
+	16, // 15: apiary.fanout.v1.Delivery.envelope:type_name -> apiary.common.v1.Envelope
+	13, // 16: apiary.fanout.v1.Watermark.cursor:type_name -> apiary.common.v1.Cursor
+	17, // 17: apiary.fanout.v1.Lost.reason:type_name -> apiary.common.v1.Reason
+	0,  // 18: apiary.fanout.v1.FanoutService.Attach:input_type -> apiary.fanout.v1.AttachRequest
+	4,  // 19: apiary.fanout.v1.FanoutService.Attach:output_type -> apiary.fanout.v1.AttachResponse
+	19, // [19:20] is the sub-list for method output_type
+	18, // [18:19] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_apiary_fanout_v1_fanout_proto_init() }
@@ -852,6 +921,7 @@ func file_apiary_fanout_v1_fanout_proto_init() {
 		(*Item_Delivery)(nil),
 		(*Item_Watermark)(nil),
 		(*Item_Lost)(nil),
+		(*Item_Bus)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -859,7 +929,7 @@ func file_apiary_fanout_v1_fanout_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apiary_fanout_v1_fanout_proto_rawDesc), len(file_apiary_fanout_v1_fanout_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
