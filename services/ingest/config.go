@@ -41,6 +41,11 @@ type Config struct {
 	ModerationKept  time.Duration `help:"How long the log of moderation is kept; the last 500 entries of each community are, however old. 0 keeps all." default:"8760h"`
 	PartitionMonths int           `help:"Monthly table partitions to have ready, the current month included." default:"4"`
 
+	ChannelsPerMember         int `help:"Channels of a community that one key and its agents may have made; owners and admins of the community may make more. 0 is no limit. The same in every replica, as the next three." default:"500"`
+	ChannelsPerCommunity      int `help:"Channels that a community may have, archived ones included; 0 is no limit." default:"10000"`
+	ConversationsPerMember    int `help:"Conversations (direct messages) of a community that one key and its agents may have opened first; owners and admins of the community may open more. 0 is no limit." default:"1000"`
+	ConversationsPerCommunity int `help:"Conversations (direct messages) that a community may have; 0 is no limit." default:"100000"`
+
 	MaxCommunitiesPerOwner int `help:"Communities that one key can own, archived ones included; 0 is no limit. The same in every replica." default:"100"`
 
 	PresenceTTL      time.Duration `name:"presence-ttl" help:"How long a user is present after the gateway that has the connection was heard of last; the same in every replica." default:"3m"`
@@ -89,6 +94,10 @@ func (c *Config) Validate() error {
 	check(c.OutboxAge > 0, "outbox-age must be positive")
 	check(c.OutboxInterval > 0, "outbox-interval must be positive")
 	check(c.MaxCommunitiesPerOwner >= 0, "max-communities-per-owner must not be negative")
+	check(c.ChannelsPerMember >= 0, "channels-per-member must not be negative")
+	check(c.ChannelsPerCommunity >= 0, "channels-per-community must not be negative")
+	check(c.ConversationsPerMember >= 0, "conversations-per-member must not be negative")
+	check(c.ConversationsPerCommunity >= 0, "conversations-per-community must not be negative")
 	check(c.ExpiryInterval >= 0, "expiry-interval must not be negative")
 	check(c.ModerationKept >= 0, "moderation-kept must not be negative")
 	check(c.PartitionMonths >= 1 && c.PartitionMonths <= 120, "partition-months must be between 1 and 120")

@@ -138,7 +138,9 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		return nil, fmt.Errorf("configure ingest: %w", err)
 	}
 	s.store = store.New(deps.DB, cfg.Partitions, store.WithKey(key), store.WithMessageBytes(s.messageBytes),
-		store.WithMaxOwned(cfg.MaxCommunitiesPerOwner),
+		store.WithMaxOwned(cfg.MaxCommunitiesPerOwner), store.WithMost(
+			policy.Most{Member: cfg.ChannelsPerMember, Community: cfg.ChannelsPerCommunity},
+			policy.Most{Member: cfg.ConversationsPerMember, Community: cfg.ConversationsPerCommunity}),
 		store.WithRevoked(func(ctx context.Context, r store.Revocation) { _ = s.announce(ctx, r) }), // it has logged
 		store.WithPublish(func(ctx context.Context, row *store.Row) { s.publisher.Publish(ctx, row) }))
 	limits := wire.DefaultLimits()

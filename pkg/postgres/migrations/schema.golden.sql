@@ -666,6 +666,8 @@ CREATE INDEX channel_members_hidden ON ingest.channel_members USING btree (commu
 
 CREATE INDEX channel_members_pubkey ON ingest.channel_members USING btree (community_id, pubkey);
 
+CREATE INDEX channels_made ON ingest.channels USING btree (type, community_id, created_by);
+
 CREATE INDEX channels_members_due ON ingest.channels USING btree (members_due_at) WHERE (members_due_at IS NOT NULL);
 
 CREATE UNIQUE INDEX channels_participants ON ingest.channels USING btree (community_id, participants) WHERE (participants IS NOT NULL);

@@ -135,13 +135,16 @@ func erasures(c *policy.Candidate) int {
 
 // topics are what the candidate locks: its community, its channel, and what it holds as if it were one.
 func topics(c *policy.Candidate) []policy.ChannelKey {
-	list := make([]policy.ChannelKey, 1, 3)
+	list := make([]policy.ChannelKey, 1, 4)
 	list[0].Community = c.Community
 	if c.Channel != "" {
 		list = append(list, c.ChannelKey())
 	}
 	if held, ok := c.Holds(); ok && !slices.Contains(list, held) {
 		list = append(list, held)
+	}
+	if counted, ok := c.Creates(); ok {
+		list = append(list, counted)
 	}
 	return list
 }

@@ -193,8 +193,23 @@ func (c *Candidate) Whole() bool {
 	return c.Vanish != nil || (c.Command != nil && c.Channel == "" && !c.Command.Conversations)
 }
 
-// conversations stands for all conversations of a community where they are held together: it is no channel's id.
-const conversations = ":dm"
+// What stands for more than one channel where these are held together is no channel's id.
+const (
+	// conversations stands for all conversations of a community.
+	conversations = ":dm"
+	// creations stands for the channels that are being made in a community.
+	creations = ":new"
+)
+
+// Creates names what an event that would make a channel holds exclusively besides it, so that channels are counted one after
+// the other. It is not alone with it in a batch, which makes its channels in order.
+func (c *Candidate) Creates() (ChannelKey, bool) {
+	if c.Command == nil {
+		return ChannelKey{}, false
+	}
+	_, ok := c.Command.Asks.(*CreateChannel)
+	return ChannelKey{c.Community, creations}, ok
+}
 
 // Holds names the channel that the event holds exclusively, so that it is alone with it in a batch; or what it holds as
 // if it were one. It is false for what holds none, or its whole community.

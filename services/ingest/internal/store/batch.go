@@ -45,6 +45,7 @@ type transaction struct {
 	partitions uint32
 	eraseBytes int64
 	most       func() int
+	counts     counts
 	key        *nostr.SecretKey // of the relay, nil without one
 	entries    []*entry         // the batch, then what the relay signs because of it
 	state      policy.State
@@ -99,7 +100,7 @@ func (s *Store) Commit(ctx context.Context, batch []*policy.Candidate) (Result, 
 }
 
 func (s *Store) newTransaction(batch []*policy.Candidate) *transaction {
-	t := &transaction{partitions: s.partitions, eraseBytes: s.eraseBytes, most: s.most, key: s.key, entries: make([]*entry, len(batch))}
+	t := &transaction{partitions: s.partitions, eraseBytes: s.eraseBytes, most: s.most, key: s.key, counts: s.counts, entries: make([]*entry, len(batch))}
 	for i, c := range batch {
 		t.entries[i] = &entry{Candidate: c}
 	}
@@ -182,6 +183,9 @@ func (t *transaction) read(ctx context.Context, conn *pgx.Conn) error {
 			locks.shared(channelLock(e.ChannelKey()))
 		}
 		if key, ok := e.Holds(); ok {
+			locks.exclusive(channelLock(key))
+		}
+		if key, ok := e.Creates(); ok {
 			locks.exclusive(channelLock(key))
 		}
 	}

@@ -125,6 +125,9 @@ func (x *change) createChannel(ctx context.Context, e *entry, c *policy.CreateCh
 	if v := c.Judge(g.Group); !v.Accepted() {
 		return v, nil
 	}
+	if v, err := x.mayMake(ctx, e.Event.PubKey, x.counts.channels, channelTypes, "channels"); err != nil || !v.Accepted() {
+		return v, err
+	}
 	var version int64
 	err = x.conn.QueryRow(ctx, sqlCreateChannel, x.community, e.Channel, c.Name, c.About, c.Picture, c.Banner, c.Topic, c.Purpose,
 		c.Type, c.Private, c.TTL, c.PreviousRequired, x.key == nil, e.Event.PubKey[:]).Scan(&g.id, &version, &g.deadline)

@@ -128,6 +128,9 @@ func (x *change) openConversation(ctx context.Context, e *entry) (policy.Verdict
 	case h != "":
 		return policy.Opened(h, false), x.setHidden(ctx, h, actor, false)
 	}
+	if v, err := x.mayMake(ctx, actor, x.counts.conversations, conversationTypes, "conversations"); err != nil || !v.Accepted() {
+		return v, err
+	}
 	for _, key := range keys {
 		newcomer, err := x.newcomer(ctx, key)
 		if err != nil {

@@ -34,6 +34,7 @@ type Store struct {
 	eraseBytes int64         // what one deletion may cover
 	most       func() int    // bytes of a message, nil for any number
 	maxOwned   int           // communities of an owner, 0 for any number
+	counts     counts
 	key        *nostr.SecretKey
 	publish    func(ctx context.Context, row *Row)
 	revoked    func(ctx context.Context, r Revocation)
