@@ -53,6 +53,21 @@ func TestDescribeThreads(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, gocmp.Diff([]*searchv1.Thread{want}, resp.GetThreads(), protocmp.Transform()))
 
+	// Replies that have expired count no more, before they are removed; the newest are others then.
+	db.Exec(t, `UPDATE ingest.replies SET expires_at = CASE WHEN created_at < 138 THEN 4000000000 ELSE 1 END WHERE root_id = $1 AND created_at > 129`, long.ID[:])
+	db.Exec(t, `UPDATE ingest.replies SET parent_id = id WHERE root_id = $1 AND created_at > 138`, long.ID[:])
+	resp, err = c.DescribeThreads(t.Context(), req)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, resp.GetThreads()[0].GetReplies())
+	require.EqualValues(t, 38, resp.GetThreads()[0].GetDescendants())
+	require.EqualValues(t, 137, resp.GetThreads()[0].GetLastReplyAt())
+	require.Equal(t, want.GetParticipants()[1], resp.GetThreads()[0].GetParticipants()[0])
+	db.Exec(t, `UPDATE ingest.replies SET expires_at = 1`)
+	resp, err = c.DescribeThreads(t.Context(), req)
+	require.NoError(t, err)
+	require.Empty(t, resp.GetThreads())
+	db.Exec(t, `UPDATE ingest.replies SET expires_at = NULL`)
+
 	req.Principal = principal(bob)
 	resp, err = c.DescribeThreads(t.Context(), req)
 	require.NoError(t, err)

@@ -451,6 +451,7 @@ CREATE TABLE ingest.replies (
     broadcast boolean NOT NULL,
     pubkey bytea NOT NULL,
     created_at bigint NOT NULL,
+    expires_at bigint,
     CONSTRAINT replies_depth_check CHECK ((depth > 0))
 );
 
@@ -723,6 +724,8 @@ CREATE INDEX invites_expiry ON ingest.invites USING btree (expires_at);
 CREATE INDEX operator_tokens_expiry ON ingest.operator_tokens USING btree (expires_at);
 
 CREATE INDEX reminders_due ON ingest.reminders USING btree (due_at);
+
+CREATE INDEX replies_expiring ON ingest.replies USING btree (community_id, root_id, expires_at) WHERE (expires_at IS NOT NULL);
 
 CREATE INDEX replies_newest ON ingest.replies USING btree (community_id, root_id, created_at DESC, id);
 

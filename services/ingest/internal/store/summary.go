@@ -13,10 +13,10 @@ import (
 	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
 )
 
-// By event_ids_pkey, events_time, channels_pkey and replies_root: the channels of roots that are stored, and the
-// newest replies in their threads.
+// By event_ids_pkey, events_time, channels_pkey, replies_expiring and replies_root: the channels of roots that are stored, how many
+// replies are counted that have expired by $3 and are not removed yet, and the newest of the others.
 const sqlThreads = `
-SELECT q.n, c.h, c.id, c.acl_version, r.created_at, r.pubkey
+SELECT q.n, c.h, c.id, c.acl_version, x.replies, x.descendants, r.created_at, r.pubkey
 FROM unnest($1::bigint[], $2::bytea[]) WITH ORDINALITY AS q (community_id, id, n)
 CROSS JOIN LATERAL (
     SELECT i.created_at FROM ingest.event_ids i WHERE i.community_id = q.community_id AND i.id = q.id OFFSET 0
@@ -29,9 +29,13 @@ CROSS JOIN LATERAL (
     SELECT c.h, c.id, c.acl_version FROM ingest.channels c
     WHERE c.community_id = q.community_id AND c.id = e.channel_id OFFSET 0
 ) AS c
+CROSS JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE x.parent_id = q.id) AS replies, count(*) AS descendants FROM ingest.replies x
+    WHERE x.community_id = q.community_id AND x.root_id = q.id AND x.expires_at <= $3
+) AS x
 LEFT JOIN LATERAL (
     SELECT r.created_at, r.pubkey FROM ingest.replies r
-    WHERE r.community_id = q.community_id AND r.root_id = q.id
+    WHERE r.community_id = q.community_id AND r.root_id = q.id AND (r.expires_at IS NULL OR r.expires_at > $3)
     ORDER BY r.created_at DESC, r.id DESC LIMIT 32
 ) AS r ON true
 ORDER BY q.n, r.created_at DESC`
@@ -70,18 +74,22 @@ func (t *transaction) queueThreads(b *pgx.Batch, roots []policy.EventKey) {
 	for i, r := range roots {
 		communities[i], ids[i] = r.Community, bytesOf(r.ID)
 	}
-	b.Queue(sqlThreads, communities, ids).Query(func(rows pgx.Rows) error {
+	b.Queue(sqlThreads, communities, ids, t.begunAt/1e6).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var n, id, acl int64
+			var replies, descendants int
 			var h string
 			var created *int64
 			var pubkey []byte
-			if err := rows.Scan(&n, &h, &id, &acl, &created, &pubkey); err != nil {
+			if err := rows.Scan(&n, &h, &id, &acl, &replies, &descendants, &created, &pubkey); err != nil {
 				return err
 			}
 			th := t.threads[roots[n-1]]
 			if th == nil {
 				continue
+			}
+			if th.channel.ID == 0 { // its first row
+				th.replies, th.descendants = th.replies-replies, th.descendants-descendants
 			}
 			th.h, th.channel = h, policy.Channel{ID: id, ACLVersion: uint64(acl)}
 			if created != nil {

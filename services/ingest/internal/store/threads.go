@@ -11,12 +11,14 @@ import (
 
 const (
 	// Conflicts on replies_pkey and reply_counts_pkey: what was not a reply yet is counted at its parent and at its
-	// root. The counts are taken in ascending order, and come back as they are now; $9 is the time of a summary
+	// root. The counts are taken in ascending order, and come back as they are now; $10 is the time of a summary
 	// unless the last one was as late.
 	sqlClaimReplies = `
 WITH made AS (
-    INSERT INTO ingest.replies (community_id, id, root_id, parent_id, depth, broadcast, pubkey, created_at)
-    SELECT * FROM unnest($1::bigint[], $2::bytea[], $3::bytea[], $4::bytea[], $5::smallint[], $6::boolean[], $7::bytea[], $8::bigint[])
+    INSERT INTO ingest.replies (community_id, id, root_id, parent_id, depth, broadcast, pubkey, created_at, expires_at)
+    SELECT community_id, id, root_id, parent_id, depth, broadcast, pubkey, created_at, nullif(expires_at, 0)
+    FROM unnest($1::bigint[], $2::bytea[], $3::bytea[], $4::bytea[], $5::smallint[], $6::boolean[], $7::bytea[], $8::bigint[], $9::bigint[])
+        AS q (community_id, id, root_id, parent_id, depth, broadcast, pubkey, created_at, expires_at)
     ON CONFLICT DO NOTHING
     RETURNING community_id, root_id, parent_id
 ), more AS (
@@ -29,7 +31,7 @@ WITH made AS (
     GROUP BY community_id, id
 )
 INSERT INTO ingest.reply_counts AS c (community_id, id, replies, descendants, summary_at)
-SELECT community_id, id, replies, descendants, $9::bigint FROM more ORDER BY community_id, id
+SELECT community_id, id, replies, descendants, $10::bigint FROM more ORDER BY community_id, id
 ON CONFLICT (community_id, id) DO UPDATE
 SET replies = c.replies + excluded.replies, descendants = c.descendants + excluded.descendants,
     summary_at = greatest(excluded.summary_at, c.summary_at + 1)
@@ -105,12 +107,13 @@ func (t *transaction) queueClaimReplies(b *pgx.Batch, entries []*entry) {
 	slices.SortFunc(replies, compareIDs)
 	n := len(replies)
 	communities, ids, roots, parents := make([]int64, n), make([][]byte, n), make([][]byte, n), make([][]byte, n)
-	depths, broadcasts, pubkeys, created := make([]int16, n), make([]bool, n), make([][]byte, n), make([]int64, n)
+	depths, broadcasts, pubkeys, created, expires := make([]int16, n), make([]bool, n), make([][]byte, n), make([]int64, n), make([]int64, n)
 	for i, e := range replies {
 		communities[i], ids[i], roots[i], parents[i] = e.Community, e.Event.ID[:], bytesOf(e.Reply.Root), bytesOf(e.Reply.Parent)
 		depths[i], broadcasts[i], pubkeys[i], created[i] = int16(e.Reply.Depth), e.Reply.Broadcast, e.Event.PubKey[:], e.Event.CreatedAt
+		expires[i] = e.ExpiresAt
 	}
-	claim := b.Queue(sqlClaimReplies, communities, ids, roots, parents, depths, broadcasts, pubkeys, created, t.begunAt/1e6)
+	claim := b.Queue(sqlClaimReplies, communities, ids, roots, parents, depths, broadcasts, pubkeys, created, expires, t.begunAt/1e6)
 	if t.key == nil {
 		return
 	}

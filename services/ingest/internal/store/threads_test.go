@@ -236,6 +236,25 @@ func TestThreadSummaries(t *testing.T) {
 	require.Equal(t, map[string]any{"reply_count": 0.0, "descendant_count": 0.0, "last_reply_at": nil, "participants": []any{}}, content)
 	require.Zero(t, f.count(`SELECT count(*) FROM ingest.events WHERE kind = 39005`), "never stored")
 
+	// What has expired is not counted, although it is there until it is removed.
+	fleeting := f.chat("carol", "general", "fleeting", reply(first), nostrtest.Tag("expiration", "4000000000"))
+	f.accept(fleeting)
+	expire := func(at int64) {
+		_, err := f.admin.Exec(t.Context(), `UPDATE ingest.replies SET expires_at = $1 WHERE expires_at IS NOT NULL`, at)
+		require.NoError(t, err)
+	}
+	require.Equal(t, 1, f.count(`SELECT count(*) FROM ingest.replies WHERE expires_at = 4000000000`))
+	expire(nostrtest.Epoch)
+	lasting := f.chat("bob", "general", "lasting", reply(first), nostrtest.CreatedAt(nostrtest.Epoch-1))
+	_, content = said(lasting)
+	require.Equal(t, map[string]any{
+		"reply_count": 1.0, "descendant_count": 1.0, "last_reply_at": float64(nostrtest.Epoch - 1), "participants": []any{bob},
+	}, content)
+	expire(4_000_000_000)
+	f.accept(f.candidate("carol", deletion(e(fleeting))...))
+	_, content = said(f.candidate("bob", deletion(e(lasting))...))
+	require.Equal(t, map[string]any{"reply_count": 0.0, "descendant_count": 0.0, "last_reply_at": nil, "participants": []any{}}, content)
+
 	// An admin's deletion is one.
 	moderated := f.chat("bob", "general", "moderated", reply(first))
 	f.accept(moderated)

@@ -28,11 +28,12 @@ type Thread struct {
 	Participants []nostr.PubKey
 }
 
-// threads reads the counts and the newest replies of those of $3 that are the root of a thread and may be read.
+// threads reads the counts and the newest replies of those of $3 that are the root of a thread and may be read. A reply that has expired
+// is counted until it is removed, and taken off here.
 //
-// Index: event_ids_pkey, events_time, reply_counts_pkey, replies_root.
+// Index: event_ids_pkey, events_time, reply_counts_pkey, replies_expiring, replies_root.
 var threads = strings.NewReplacer("@community", "$1", "@keys", "$2").Replace(access.ReaderCTE + `
-SELECT e.id, c.replies, c.descendants, c.summary_at, r.created_at, r.pubkey
+SELECT e.id, c.replies - x.replies, c.descendants - x.descendants, c.summary_at, r.created_at, r.pubkey
 FROM unnest($3::bytea[]) AS q (id)
 CROSS JOIN LATERAL (
     SELECT i.created_at FROM ingest.event_ids i WHERE i.community_id = @community AND i.id = q.id OFFSET 0
@@ -47,8 +48,12 @@ CROSS JOIN LATERAL (
     WHERE c.community_id = @community AND c.id = e.id AND c.descendants > 0 OFFSET 0
 ) AS c
 CROSS JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE x.parent_id = e.id) AS replies, count(*) AS descendants FROM ingest.replies x
+    WHERE x.community_id = @community AND x.root_id = e.id AND x.expires_at <= $4 OFFSET 0
+) AS x
+CROSS JOIN LATERAL (
     SELECT r.created_at, r.pubkey FROM ingest.replies r
-    WHERE r.community_id = @community AND r.root_id = e.id
+    WHERE r.community_id = @community AND r.root_id = e.id AND (r.expires_at IS NULL OR r.expires_at > $4)
     ORDER BY r.created_at DESC, r.id DESC LIMIT 32
 ) AS r
 WHERE ` + access.Admitted + ` AND ` + access.ReadableEvent + ` AND ` + access.Present + `
