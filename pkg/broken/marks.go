@@ -15,4 +15,6 @@ const (
 	MarkRepeat = "broken-repeat"
 	// MarkLeak has it delivered to one subscription that may not have it.
 	MarkLeak = "broken-leak"
+	// MarkClose has it delivered to one subscription that is then ended as if something had been lost.
+	MarkClose = "broken-close"
 )

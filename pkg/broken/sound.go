@@ -13,3 +13,6 @@ func Repeats([]byte) bool { return false }
 
 // Leaks reports whether it is to be delivered to who may not have it.
 func Leaks([]byte) bool { return false }
+
+// Closes reports whether a subscription that it is delivered to is to be ended.
+func Closes([]byte) bool { return false }

@@ -212,24 +212,21 @@ func (ls *links) add(l *deliver.Link) bool {
 	}
 	ls.open[l] = struct{}{}
 	ls.handlers.Add(1)
-	if ls.away {
-		l.Bus(true)
-	}
+	l.Bus(ls.away)
 	return true
 }
 
-// bus tells every gateway whether the node reaches the bus; false if they know.
+// bus tells every gateway whether the node reaches the bus, which also tells them that the node lives; it reports
+// whether that is news.
 func (ls *links) bus(away bool) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	if ls.away == away {
-		return false
-	}
-	ls.away = away
 	for l := range ls.open {
 		l.Bus(away)
 	}
-	return true
+	news := ls.away != away
+	ls.away = away
+	return news
 }
 
 func (ls *links) remove(l *deliver.Link) {

@@ -159,7 +159,10 @@ func (g *gateway) collect() {
 		}
 		for _, item := range resp.GetItems() {
 			if item.GetBus() != nil {
-				g.away <- item.GetBus().GetAway()
+				select {
+				case g.away <- item.GetBus().GetAway():
+				default: // nobody listens
+				}
 				continue
 			}
 			g.items <- item

@@ -16,9 +16,10 @@ const (
 	pulseAgain = 50 * time.Millisecond
 )
 
-// listen asks the bus again and again whether it is there, and tells gateways when it is not and when it is
-// again, until ctx ends. A connection that is dead in silence would otherwise be found out after minutes, and one that was
-// reset may take as long to come back; other nodes may have theirs.
+// listen asks the bus again and again whether it is there, and tells gateways each time, until ctx ends. A connection
+// that is dead in silence would otherwise be found out after minutes, and one that was reset may take as long to come back;
+// other nodes may have theirs. A node of which gateways do not hear that, because it is frozen or cut off from them, they
+// leave.
 func (s *Service) listen(ctx context.Context) {
 	for heard := time.Now(); ctx.Err() == nil; {
 		asking, cancel := context.WithTimeout(ctx, s.cfg.BusSilence)

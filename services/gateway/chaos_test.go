@@ -25,6 +25,16 @@ type replayer struct {
 	log  []*commonv1.Envelope
 	live map[*link][]uint64
 	dead map[*link]bool // broken, though what was sent may still arrive
+	calm bool           // nothing goes wrong
+}
+
+// committed returns the n-th event, from 0 on, of the global topic.
+func committed(n int) *commonv1.Envelope {
+	ev := unsigned(1, "event "+strconv.Itoa(n))[0]
+	return &commonv1.Envelope{
+		Raw:    ev.AppendJSON(nil),
+		Header: &commonv1.Header{Id: ev.ID[:], Kind: 1, Community: openCommunity, CommitXid: uint64(n + 1), DatabaseId: 1},
+	}
 }
 
 func (r *replayer) subscribe(l *link, s *fanoutv1.Subscribe) bool {
@@ -33,7 +43,7 @@ func (r *replayer) subscribe(l *link, s *fanoutv1.Subscribe) bool {
 	if r.dead[l] {
 		return true
 	}
-	if rand.N(20) == 0 {
+	if !r.calm && rand.N(20) == 0 {
 		l.lost(fault.Overloaded, s.GetHandle())
 		return true
 	}
@@ -60,6 +70,9 @@ func (r *replayer) publish(env *commonv1.Envelope) {
 			continue
 		}
 		l.deliver(n, env, handles...)
+		if r.calm {
+			continue
+		}
 		switch rand.N(200) {
 		case 0:
 			l.watermark(&fanoutv1.Subscribe{Community: openCommunity}, n)
@@ -97,11 +110,7 @@ func TestExactlyOnceWhateverFanoutDoes(t *testing.T) {
 	}
 	go func() {
 		for n := range events {
-			ev := unsigned(1, "event "+strconv.Itoa(n))[0]
-			env := &commonv1.Envelope{
-				Raw:    ev.AppendJSON(nil),
-				Header: &commonv1.Header{Id: ev.ID[:], Kind: 1, Community: openCommunity, CommitXid: uint64(n + 1), DatabaseId: 1},
-			}
+			env := committed(n)
 			for _, r := range nodes {
 				r.publish(env)
 			}

@@ -71,6 +71,9 @@ type Config struct {
 	QueryTimeout  time.Duration `help:"Longest time for one stored query, the client's reading included." default:"2m"`
 	LiveWait      time.Duration `help:"How long a subscription may be without a fan-out node before it is closed as lagged." default:"30s"`
 
+	SpreadSubscriptions int `help:"Subscriptions here to one topic that one fan-out node serves; more are spread over several nodes. 0 is no limit." default:"5000"`
+	SpreadDeliveries    int `help:"Deliveries a second of one topic to clients here that come from one fan-out node; more are spread over several nodes. 0 is no limit." default:"50000"`
+
 	EventRate        int `help:"EVENTs of one connection, a second, one of more than 4 KiB counting once for each 4 KiB; further ones are refused as rate-limited. 0 is no limit." default:"100"`
 	EventBurst       int `help:"EVENTs of one connection at once, after it was quiet." default:"1000"`
 	ReqRate          int `help:"REQs and COUNTs of one connection, a second; further ones are refused as rate-limited. 0 is no limit." default:"50"`
@@ -104,6 +107,7 @@ func DefaultConfig() Config {
 		MaxEvents: 128, InFlightBytes: 128 << 20, SubmitTimeout: 15 * time.Second, SubmitWait: 3 * time.Second,
 		Workers: 8, MaxQueries: 16, ConnQueries: 4, HistoryBytes: 128 << 20, AttachTimeout: 5 * time.Second, CallTimeout: 10 * time.Second,
 		QueryTimeout: 2 * time.Minute, LiveWait: 30 * time.Second,
+		SpreadSubscriptions: 5000, SpreadDeliveries: 50_000,
 		EventRate: 100, EventBurst: 1000, ReqRate: 50, ReqBurst: 1200, ReadRate: 2 << 20, ReadBurst: 16 << 20,
 		AddressReadRate: 2 << 20, AddressReadBurst: 2 << 20,
 		OffenceRate: 50, OffenceBurst: 1000,
@@ -151,6 +155,8 @@ func (c *Config) Validate() error {
 		config.Positive("offence-burst", c.OffenceBurst),
 		config.Positive("max-calls", c.MaxCalls),
 		config.Positive("host-ttl", c.HostTTL),
+		config.NotNegative("spread-subscriptions", c.SpreadSubscriptions),
+		config.NotNegative("spread-deliveries", c.SpreadDeliveries),
 		config.NotNegative("event-rate", c.EventRate),
 		config.NotNegative("req-rate", c.ReqRate),
 		config.NotNegative("read-rate", c.ReadRate),
@@ -295,7 +301,10 @@ func (c *Config) admit() admit.Config {
 }
 
 func (c *Config) live() live.Config {
-	return live.Config{Partitions: c.Partitions, Patience: c.LiveWait, SettleTime: settleTime}
+	return live.Config{
+		Partitions: c.Partitions, Patience: c.LiveWait, SettleTime: settleTime,
+		Spread: live.Spread{Subscriptions: c.SpreadSubscriptions, Deliveries: c.SpreadDeliveries},
+	}
 }
 
 func (c *Config) bridge() bridge.Config {

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
@@ -136,6 +138,7 @@ type link struct {
 	cancel context.CancelCauseFunc
 	mu     sync.Mutex // serialises Send and guards handles
 	subs   map[uint64]*fanoutv1.Subscribe
+	says   atomic.Pointer[bool] // what it says all the time of the bus; nil for nothing
 }
 
 func (f *fanout) Attach(stream grpc.BidiStreamingServer[fanoutv1.AttachRequest, fanoutv1.AttachResponse]) error {
@@ -147,14 +150,22 @@ func (f *fanout) Attach(stream grpc.BidiStreamingServer[fanoutv1.AttachRequest, 
 	defer f.drop(l)
 	ended := make(chan error, 1)
 	go func() { ended <- f.serve(l) }()
-	select {
-	case err := <-ended:
-		if errors.Is(err, io.EOF) {
-			return nil
+	beat := time.NewTicker(50 * time.Millisecond)
+	defer beat.Stop()
+	for {
+		select {
+		case err := <-ended:
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		case <-beat.C:
+			if away := l.says.Load(); away != nil {
+				l.tell(*away)
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
-		return err
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }
 
@@ -223,7 +234,16 @@ func (l *link) lost(reason fault.Reason, handles ...uint64) {
 	l.send(&fanoutv1.Item{Item: &fanoutv1.Item_Lost{Lost: &fanoutv1.Lost{Handles: handles, Reason: reason}}})
 }
 
+// bus says whether the node reaches the bus, again and again until hush.
 func (l *link) bus(away bool) {
+	l.says.Store(&away)
+	l.tell(away)
+}
+
+// hush lets the node say nothing more of itself.
+func (l *link) hush() { l.says.Store(nil) }
+
+func (l *link) tell(away bool) {
 	l.send(&fanoutv1.Item{Item: &fanoutv1.Item_Bus{Bus: &fanoutv1.Bus{Away: away}}})
 }
 

@@ -236,6 +236,41 @@ func TestANodeWithoutTheBusIsLeft(t *testing.T) {
 	require.ElementsMatch(t, []string{"s", "new"}, []string{c.expect(wire.LabelEvent).SubID, c.expect(wire.LabelEvent).SubID})
 }
 
+// A node that has said that it lives and then says nothing is left, however well its connection looks, and serves nobody
+// before it has said something again.
+func TestASilentNodeIsLeft(t *testing.T) {
+	w := newWorld(t, fanouts(2))
+	w.linked()
+	c := w.login(openHost, "alice")
+	c.send(`["REQ","s",{"limit":0}]`)
+	c.eose("s")
+	first, _ := w.subscribed()
+	frozen, other := w.fanouts[first], w.fanouts[1-first]
+	frozen.publish(5, numbered(t, 5))
+	require.Equal(t, idOf(t, numbered(t, 5)), c.event("s"))
+	before := frozen.link(t)
+	before.bus(false)
+	before.hush()
+	require.Equal(t, uint64(5), take(t, other.subscribed).GetResumeAfter().GetEvents().GetSequence())
+
+	require.Eventually(t, func() bool {
+		frozen.mu.Lock()
+		defer frozen.mu.Unlock()
+		return len(frozen.links) == 1 && frozen.links[0] != before
+	}, patience, time.Millisecond, "the gateway tries again")
+	c.send(`["REQ","new",{"limit":0}]`)
+	c.eose("new")
+	take(t, other.subscribed)
+	require.Empty(t, frozen.subscribed)
+	frozen.link(t).bus(false)
+	take(t, frozen.subscribed)
+	take(t, frozen.subscribed)
+	take(t, other.forgotten)
+	take(t, other.forgotten)
+	frozen.publish(6, numbered(t, 6))
+	require.ElementsMatch(t, []string{"s", "new"}, []string{c.expect(wire.LabelEvent).SubID, c.expect(wire.LabelEvent).SubID})
+}
+
 // When no node reaches the bus everybody stays, and new subscriptions go where they would.
 func TestNobodyMovesWhenTheBusIsAway(t *testing.T) {
 	w := newWorld(t, fanouts(2))

@@ -146,23 +146,23 @@ steps:
 }
 
 // A relay that was broken on purpose: one event is kept from a subscription, one is delivered twice, one reaches
-// who was removed. The checker says exactly that.
+// who was removed, one subscription is ended for no reason. The checker says exactly that.
 func TestFaultsAreFound(t *testing.T) {
 	opts := small(t)
 	opts.bin = brokenPrograms(t)
 	// One of each: every process goes wrong once.
 	opts.gateways, opts.fanouts, opts.seconds = 1, 1, 1
 	opts.settling = 10 * time.Second // what is missing is not waited for; everything else must have come by then
-	opts.marks = []string{broken.MarkDrop, broken.MarkRepeat, broken.MarkLeak}
-	opts.add(t, "calm", "load: {subscribers: 16, rate: 10, public: 1, private: 3, churners: 1}\n")
+	opts.marks = []string{broken.MarkDrop, broken.MarkRepeat, broken.MarkLeak, broken.MarkClose}
+	opts.add(t, "calm", "load: {subscribers: 18, rate: 10, public: 1, private: 4, churners: 1}\n")
 	var out strings.Builder
 	err := run(t.Context(), opts, &out)
 	t.Log(out.String())
 	require.ErrorIs(t, err, errWrong)
 	r := resultOf(t, out.String())
 	r.Events, r.Deliveries, r.LongestPause = 0, 0, 0
-	require.Equal(t, result{Missed: 1, Duplicated: 1, Forbidden: 1}, r)
-	for _, said := range []string{"calm: missed: ", "calm: duplicated: ", "calm: forbidden: "} {
+	require.Equal(t, result{Missed: 1, Duplicated: 1, Forbidden: 1, UnexplainedClose: 1}, r)
+	for _, said := range []string{"calm: missed: ", "calm: duplicated: ", "calm: forbidden: ", "calm: unexplained: CLOSED "} {
 		require.Equal(t, 1, strings.Count(out.String(), said), said)
 	}
 }

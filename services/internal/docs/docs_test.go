@@ -170,10 +170,42 @@ func TestNamedTestsExist(t *testing.T) {
 			return err
 		}))
 	}
-	names := regexp.MustCompile("`([a-z]+\\.Test\\w+)`").FindAllStringSubmatch(page(t, "promises.md")+page(t, "nips.md"), -1)
+	names := regexp.MustCompile("`([a-z]+\\.Test\\w+)`").FindAllStringSubmatch(page(t, "promises.md")+page(t, "nips.md")+page(t, "architecture.md"), -1)
 	require.NotEmpty(t, names)
 	for _, match := range names {
 		require.True(t, exists[match[1]], "no test is called %s", match[1])
+	}
+}
+
+// Every failure of the architecture's table names what shows it, every scenario that it names exists, and every scenario
+// that exists is named. What dies in any such system is in the table.
+func TestEveryFailureIsShown(t *testing.T) {
+	t.Parallel()
+	_, section, ok := strings.Cut(page(t, "architecture.md"), "\n## When something dies\n")
+	require.True(t, ok)
+	section, _, _ = strings.Cut(section, "\n## ")
+	rows := regexp.MustCompile(`(?m)^\| (.+?) \| .+ \| .+ \| (.+) \|$`).FindAllStringSubmatch(section, -1)[2:] // below the heading
+	files, err := filepath.Glob(filepath.Join(root, "tools/chaos/scenarios/*.yaml"))
+	require.NoError(t, err)
+	missing := make(map[string]bool)
+	for _, file := range files {
+		missing[strings.TrimSuffix(filepath.Base(file), ".yaml")] = true
+	}
+	fails := make(map[string]bool)
+	for _, row := range rows {
+		fails[row[1]] = true
+		require.Regexp(t, "`([a-z]+\\.Test\\w+|[a-z-]+)`", row[2], "nothing shows what happens when this fails: %s", row[1])
+		for _, name := range regexp.MustCompile("`([a-z]+(?:-[a-z]+)*)`").FindAllStringSubmatch(row[2], -1) {
+			require.FileExists(t, filepath.Join(root, "tools/chaos/scenarios", name[1]+".yaml"))
+			delete(missing, name[1])
+		}
+	}
+	require.Empty(t, missing, "scenarios that no failure names")
+	for _, name := range []string{
+		"a gateway", "a fan-out node", "an ingest replica", "search", "audit, workflow, media", "NATS", "Postgres",
+		"a zone of the network: several of these at once",
+	} {
+		require.True(t, fails[name], "the table does not say what happens when this fails: %s", name)
 	}
 }
 

@@ -37,6 +37,9 @@ type Spec struct {
 type Attachment struct {
 	spec      Spec
 	partition uint32
+	// Set by the loop before there is a seat, and not changed any more.
+	topic  *topic
+	number uint64 // tells where it goes when the topic is spread
 
 	// Guarded by mu.
 	mu   sync.Mutex

@@ -14,6 +14,28 @@ import (
 // has gone, the others say so within that time, and nobody moves in vain.
 const awayGrace = 100 * time.Millisecond
 
+const (
+	// maxSilence is how long a node that has begun to say that it lives may say nothing. Then it is frozen, or cut off from
+	// here, and its subscriptions go on elsewhere, long before the connection is found to be dead.
+	maxSilence = 1500 * time.Millisecond
+	// maxDoze is how long the loop may have been held up without doubting what it has not heard meanwhile.
+	maxDoze = 500 * time.Millisecond
+)
+
+// endSilent ends the links to nodes that have been silent for too long. Who was frozen itself listens first.
+func (lv *Live) endSilent(now time.Time) {
+	if now.Sub(lv.book.ticked) > maxDoze {
+		lv.book.awake = now
+	}
+	lv.book.ticked = now
+	for _, l := range lv.book.links {
+		heard := l.heard.Load()
+		if heard != 0 && now.Sub(time.Unix(0, heard)) > maxSilence && now.Sub(lv.book.awake) > maxSilence {
+			l.cancel(errSilent)
+		}
+	}
+}
+
 // rename makes the list of nodes to choose from: those that reach the bus; all of them when none does, because one that
 // will is as good as another.
 func (lv *Live) rename() {
@@ -25,6 +47,7 @@ func (lv *Live) rename() {
 		}
 	}
 	slices.Sort(lv.book.names)
+	clear(lv.book.ranks)
 }
 
 // onBus notes whether a node reaches the bus. One that does again has what it had before moved back once it has settled.
@@ -84,7 +107,7 @@ func (lv *Live) evacuateSeat(s *seat) bool {
 	case s != a.cur || a.next != nil:
 		return false
 	}
-	to := lv.best(a.partition, nil)
+	to := lv.best(a, nil)
 	if to == nil || to == s.link {
 		return false
 	}

@@ -26,6 +26,8 @@
 // A node that says it does not reach the bus is left, make before break, for one that does, and gets no new seats
 // meanwhile. While no node reaches the bus everybody stays: whichever comes back goes on by itself.
 //
+// A node that has said that it lives and then says nothing for 1.5 s is frozen or out of reach: its link is ended.
+//
 // # Positions
 //
 // An attachment remembers the last position delivered per stream, guarded by its mutex, which is held

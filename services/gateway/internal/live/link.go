@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/apiary-relay/apiary/pkg/broken"
+	"github.com/apiary-relay/apiary/pkg/fault"
 	fanoutv1 "github.com/apiary-relay/apiary/proto/gen/apiary/fanout/v1"
 	"github.com/apiary-relay/apiary/services/gateway/internal/hub"
 )
@@ -26,6 +29,7 @@ const (
 
 var (
 	errQueueFull = errors.New("node does not take commands")
+	errSilent    = errors.New("node says nothing")
 	errDrained   = errors.New("node has left and serves nobody here")
 )
 
@@ -41,6 +45,13 @@ type link struct {
 	// Owned by the loop.
 	seats   map[uint64]*seat
 	leaving bool // left the set of live nodes: gets no new seats, its old ones move
+
+	// Owned by the receiver.
+	mute bool // the loop has not been told of the link: nothing has come yet
+	away bool // what the loop was told of the node and the bus
+
+	// heard is when something came last, in Unix nanoseconds; 0 while the node has not said that it says so all the time.
+	heard atomic.Int64
 
 	mu    sync.Mutex
 	ended bool // nothing is sent any more
@@ -167,6 +178,13 @@ func (l *link) receive(ctx context.Context, lv *Live) error {
 		if err != nil {
 			return err
 		}
+		if l.heard.Load() != 0 {
+			l.heard.Store(time.Now().UnixNano())
+		}
+		if l.mute {
+			l.mute = false
+			lv.tell(op{kind: opLinkUp, link: l})
+		}
 		for _, item := range resp.GetItems() {
 			n := l.count()
 			switch it := item.GetItem().(type) {
@@ -179,7 +197,7 @@ func (l *link) receive(ctx context.Context, lv *Live) error {
 			case *fanoutv1.Item_Lost:
 				l.lost(lv, it.Lost)
 			case *fanoutv1.Item_Bus:
-				lv.tell(op{kind: opBus, link: l, away: it.Bus.GetAway()})
+				l.bus(lv, it.Bus.GetAway())
 			}
 		}
 	}
@@ -193,6 +211,7 @@ func (l *link) deliver(ctx context.Context, lv *Live, d *fanoutv1.Delivery) {
 	at := positionOf(d.GetPosition())
 	handles := d.GetHandles()
 	var ev *hub.Event
+	var of *topic
 	var fresh, stale int64
 	if lv.repeats.isRepeat(d.GetPartition(), d.GetEnvelope().GetHeader(), at) {
 		stale, handles = int64(len(handles)), nil
@@ -210,12 +229,19 @@ func (l *link) deliver(ctx context.Context, lv *Live, d *fanoutv1.Delivery) {
 		}
 		if s.att.deliver(stream, at, ev) {
 			fresh++
+			of = s.att.topic
 			if broken.Build && broken.Repeats(d.GetEnvelope().GetRaw()) {
 				s.att.spec.Target.Deliver(ev)
+			}
+			if broken.Build && broken.Closes(d.GetEnvelope().GetRaw()) {
+				lv.tell(op{kind: opLost, seat: s, reason: fault.NotFound})
 			}
 		} else {
 			stale++
 		}
+	}
+	if of != nil {
+		of.delivered.Add(fresh) // all are of one topic, but for what is of the channel and of the community
 	}
 	var to cursor
 	to[stream] = at
@@ -235,6 +261,15 @@ func (l *link) attached(lv *Live, a *fanoutv1.Attached, item uint64) {
 	}
 	s.confirm(cursorOf(a.GetFrom()), item)
 	lv.tell(op{kind: opAttached, seat: s})
+}
+
+// bus takes what a node says at the beginning and then all the time: that it is there, and whether it reaches the bus.
+func (l *link) bus(lv *Live, away bool) {
+	l.heard.Store(time.Now().UnixNano())
+	if away != l.away {
+		l.away = away
+		lv.tell(op{kind: opBus, link: l, away: away})
+	}
 }
 
 func (l *link) lost(lv *Live, lost *fanoutv1.Lost) {

@@ -32,6 +32,8 @@ type Config struct {
 	Patience time.Duration
 	// SettleTime is how long a node must have been linked before partitions move to it.
 	SettleTime time.Duration
+	// Spread says when a topic is served by several nodes.
+	Spread Spread
 }
 
 // invalidPartition is the reason for a node that counts partitions in another way.
@@ -173,6 +175,7 @@ func (lv *Live) Run(ctx context.Context) {
 				lv.backlog.add(-1)
 			}
 		case now := <-ticker.C:
+			lv.endSilent(now)
 			lv.onTick(ctx, now)
 		}
 		lv.move(ctx)
@@ -181,8 +184,10 @@ func (lv *Live) Run(ctx context.Context) {
 
 // serve keeps a link to one node until it has left the set and serves nobody, or ctx ends.
 func (lv *Live) serve(ctx context.Context, n replica.Node[Client], left <-chan struct{}) {
+	silent := false
 	replica.Keep(ctx, left, func() (bool, error) {
-		err := lv.link(ctx, n, left)
+		err := lv.link(ctx, n, left, silent)
+		silent = errors.Is(err, errSilent)
 		return errors.Is(err, errDrained), err
 	}, func(err error) {
 		lv.log.LogAttrs(ctx, slog.LevelWarn, "fan-out link broke",
@@ -191,8 +196,8 @@ func (lv *Live) serve(ctx context.Context, n replica.Node[Client], left <-chan s
 }
 
 // link opens one stream and uses it until it ends. When it returns, the loop has placed the seats of
-// the link elsewhere.
-func (lv *Live) link(ctx context.Context, n replica.Node[Client], left <-chan struct{}) error {
+// the link elsewhere. A node that was silent gets nothing to serve before it has said something.
+func (lv *Live) link(ctx context.Context, n replica.Node[Client], left <-chan struct{}, silent bool) error {
 	linkCtx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	rpc, err := n.Client.Attach(linkCtx)
@@ -201,7 +206,7 @@ func (lv *Live) link(ctx context.Context, n replica.Node[Client], left <-chan st
 	}
 	l := &link{
 		name: n.Name, rpc: rpc, cancel: cancel, wake: make(chan struct{}, 1), backlog: &lv.backlog,
-		seats: make(map[uint64]*seat), parts: make(map[uint32]*progress),
+		seats: make(map[uint64]*seat), parts: make(map[uint32]*progress), mute: silent,
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() { cancel(l.send(linkCtx)) })
@@ -213,7 +218,9 @@ func (lv *Live) link(ctx context.Context, n replica.Node[Client], left <-chan st
 		}
 	})
 	lv.m.Linked(ctx, 1)
-	lv.tell(op{kind: opLinkUp, link: l})
+	if !silent {
+		lv.tell(op{kind: opLinkUp, link: l})
+	}
 	err = l.receive(linkCtx, lv)
 	cancel(err)
 	wg.Wait()

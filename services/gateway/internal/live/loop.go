@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/apiary-relay/apiary/pkg/fault"
-	"github.com/apiary-relay/apiary/pkg/placement"
 	"github.com/apiary-relay/apiary/pkg/telemetry"
 	fanoutv1 "github.com/apiary-relay/apiary/proto/gen/apiary/fanout/v1"
 	"github.com/apiary-relay/apiary/services/gateway/internal/metrics"
@@ -18,11 +17,17 @@ type book struct {
 	names      []string            // of those links that are to be chosen from, sorted
 	away       map[*link]time.Time // links to nodes without the bus, and since when
 	partitions map[uint32]map[*Attachment]struct{}
+	topics     map[topicKey]*topic
+	joined     uint64                   // attachments so far
+	measured   time.Time                // when topics were looked at last
+	ranks      map[uint32][]string      // names in the order of a partition, as far as was asked for
 	waiting    map[*Attachment]struct{} // not attached
 	moving     map[*Attachment]struct{} // next is set
 	moves      []uint32                 // partitions to look at, in turn
 	moveEnd    time.Time                // when the moves in hand are given up
 	settle     map[*link]time.Time      // links too young to be moved to
+	ticked     time.Time                // when the loop looked at the time last
+	awake      time.Time                // since when it has done so without a pause
 }
 
 func newBook() book {
@@ -30,6 +35,9 @@ func newBook() book {
 		links:      make(map[string]*link),
 		away:       make(map[*link]time.Time),
 		partitions: make(map[uint32]map[*Attachment]struct{}),
+		topics:     make(map[topicKey]*topic),
+		ranks:      make(map[uint32][]string),
+		measured:   time.Now(),
 		waiting:    make(map[*Attachment]struct{}),
 		moving:     make(map[*Attachment]struct{}),
 		settle:     make(map[*link]time.Time),
@@ -66,6 +74,7 @@ func (lv *Live) onAttach(a *Attachment) {
 		lv.book.partitions[a.partition] = set
 	}
 	set[a] = struct{}{}
+	lv.join(a)
 	lv.await(a)
 	lv.place(a)
 }
@@ -81,32 +90,15 @@ func (lv *Live) await(a *Attachment) {
 // place puts a on the best node there is; without one it goes on waiting.
 func (lv *Live) place(a *Attachment) {
 	if now := time.Now(); now.Before(a.holdOff) {
-		if l := lv.best(a.partition, a.avoid); l != nil {
+		if l := lv.best(a, a.avoid); l != nil {
 			a.cur = lv.subscribe(a, l)
 		}
 		return
 	}
 	a.avoid = nil
-	if l := lv.best(a.partition, nil); l != nil {
+	if l := lv.best(a, nil); l != nil {
 		a.cur = lv.subscribe(a, l)
 	}
-}
-
-// best returns the link to the first node of a partition's rank, other than avoid; nil if there is none.
-func (lv *Live) best(partition uint32, avoid *link) *link {
-	if avoid == nil || lv.book.links[avoid.name] != avoid {
-		name, ok := placement.Owner(partition, lv.book.names)
-		if !ok {
-			return nil
-		}
-		return lv.book.links[name]
-	}
-	for _, name := range placement.Rank(partition, lv.book.names) {
-		if l := lv.book.links[name]; l != avoid {
-			return l
-		}
-	}
-	return nil
 }
 
 // subscribe gives a a seat on l, resuming if it was attached before.
@@ -169,6 +161,7 @@ func (lv *Live) forget(a *Attachment) {
 	if len(set) == 0 {
 		delete(lv.book.partitions, a.partition)
 	}
+	lv.part(a)
 	lv.moved(a)
 }
 
@@ -253,6 +246,9 @@ func (lv *Live) retry(a *Attachment, refused *link) {
 }
 
 func (lv *Live) onLinkUp(l *link) {
+	if l.leaving {
+		return // it left before it had said anything
+	}
 	lv.book.links[l.name] = l
 	lv.rename()
 	lv.book.settle[l] = time.Now().Add(lv.cfg.SettleTime)
@@ -328,6 +324,7 @@ func (lv *Live) onTick(ctx context.Context, now time.Time) {
 		}
 	}
 	lv.evacuate(ctx, now)
+	lv.measure(ctx, now)
 	if len(lv.book.moving) > 0 && now.After(lv.book.moveEnd) {
 		lv.abandonMoves(ctx)
 	}
@@ -364,16 +361,16 @@ func (lv *Live) move(ctx context.Context) {
 	for len(lv.book.moving) == 0 && len(lv.book.moves) > 0 {
 		p := lv.book.moves[len(lv.book.moves)-1]
 		lv.book.moves = lv.book.moves[:len(lv.book.moves)-1]
-		to := lv.best(p, nil)
-		if to == nil {
-			continue
-		}
-		if _, young := lv.book.settle[to]; young {
-			continue // looked at again when it has settled
-		}
 		for a := range lv.book.partitions[p] {
-			if a.cur == nil || a.cur.link == to || !a.served || !a.trouble.IsZero() {
+			if a.cur == nil || !a.served || !a.trouble.IsZero() {
 				continue
+			}
+			to := lv.best(a, nil)
+			if to == nil || to == a.cur.link {
+				continue
+			}
+			if _, young := lv.book.settle[to]; young {
+				continue // looked at again when it has settled
 			}
 			a.cur.settle()
 			a.next = lv.subscribe(a, to)

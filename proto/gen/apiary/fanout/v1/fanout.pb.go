@@ -748,8 +748,9 @@ func (x *Lost) GetMessage() string {
 	return ""
 }
 
-// Bus says whether the node reaches the streams; until the first one, it does. What it serves while it does not is late,
-// not lost: a gateway that has another node resumes there meanwhile.
+// Bus says whether the node reaches the streams. It is sent when a stream begins and then at least once a second, so that a
+// gateway that hears nothing of a node can tell that from a node that has nothing to say. What a node serves while it does not
+// reach the streams is late, not lost: a gateway that has another node resumes there meanwhile.
 type Bus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// away is set when the node has not heard of the streams for longer than it should.
