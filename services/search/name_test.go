@@ -3,14 +3,18 @@ package search
 import (
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/apiary-relay/apiary/pkg/fault"
 	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/postgres"
 	"github.com/apiary-relay/apiary/pkg/tenant"
 	"github.com/apiary-relay/apiary/pkg/testkit/nostrtest"
+	"github.com/apiary-relay/apiary/pkg/testkit/pgtest"
 	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
+	"github.com/apiary-relay/apiary/services/search/internal/fixture"
 	"github.com/apiary-relay/apiary/services/search/internal/store"
 	"github.com/apiary-relay/apiary/services/search/internal/words"
 )
@@ -115,4 +119,29 @@ func TestStrangersTakeNoNames(t *testing.T) {
 	resp, err := c.ResolveName(t.Context(), &searchv1.ResolveNameRequest{Community: int64(here), Name: "bob", Host: "acme.example"})
 	require.NoError(t, err)
 	require.Equal(t, bob[:], resp.GetPubkey())
+}
+
+// Strangers may mention a name as often as they like: to look for whose it is costs so much time and no more.
+func TestNamesAreLookedForBriefly(t *testing.T) {
+	pc := pgtest.Config(t)
+	pc.Role, pc.StatementTimeout, pc.LockTimeout = Role, 0, 0
+	pool, err := postgres.NewPool(t.Context(), pc, postgres.PoolOptions{ReadOnly: true})
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	cfg := DefaultConfig()
+	cfg.QueryTimeout = time.Minute
+	s, err := New(cfg, Deps{DB: pool})
+	require.NoError(t, err)
+	c, community := serve(t, s), fixture.New(t.Context(), pgtest.New(t)).Community(t, "open")
+	lock, err := pgtest.New(t).Begin(t.Context())
+	require.NoError(t, err)
+	_, err = lock.Exec(t.Context(), `LOCK TABLE ingest.community_members IN ACCESS EXCLUSIVE MODE`)
+	require.NoError(t, err)
+	began := time.Now()
+	_, err = c.ResolveName(t.Context(), &searchv1.ResolveNameRequest{Community: int64(community), Name: "alice", Host: "one.example"})
+	require.Equal(t, fault.Timeout, fault.ReasonOf(err))
+	require.Less(t, time.Since(began), cfg.QueryTimeout/2)
+	require.NoError(t, lock.Rollback(t.Context()))
+	_, err = c.ResolveName(t.Context(), &searchv1.ResolveNameRequest{Community: int64(community), Name: "alice", Host: "one.example"})
+	require.Equal(t, fault.NotFound, fault.ReasonOf(err))
 }

@@ -14,11 +14,14 @@ const (
 	maxMentions     = 500
 	maxClaims       = 32
 	maxProfileBytes = 64 << 10
+	// profilesTimeout bounds what it costs that others than members mention a name, as often as they like. A shorter limit stays.
+	profilesTimeout = `SELECT set_config('statement_timeout', '2s', true)
+WHERE current_setting('statement_timeout')::interval NOT BETWEEN '1ms' AND '2s'`
 )
 
 // profilesNaming finds the profiles of members that mention $2, those of who has been a member for longest first. A profile is a
 // document like others in the text index, so none but those that mention it are read. Others than members may mention it
-// as often as they like: the bound is of what members say.
+// as often as they like: the bound is of what members say, and of the time that it takes to find them.
 //
 // Index: documents_words, events_time, communities_pkey, community_members_pkey, banned_pubkeys_pkey, agents_pkey, vanished_pkey.
 const profilesNaming = `
@@ -50,8 +53,10 @@ func (s *Store) Profiles(ctx context.Context, community tenant.ID, text string, 
 	var raws [][]byte
 	err := s.readBulk(ctx, func(ctx context.Context, conn *pgx.Conn, _ session) error {
 		return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(ctx, allowBitmaps); err != nil {
-				return fmt.Errorf("prepare profiles: %w", err)
+			for _, set := range []string{allowBitmaps, profilesTimeout} {
+				if _, err := tx.Exec(ctx, set); err != nil {
+					return fmt.Errorf("prepare profiles: %w", err)
+				}
 			}
 			rows, err := tx.Query(ctx, profilesNaming, int64(community), text, now, maxMentions, maxClaims, maxProfileBytes)
 			if err == nil {
