@@ -42,11 +42,10 @@ func parseAttestation(text string, agent nostr.PubKey) (nostr.Tag, error) {
 		return nil, nil
 	}
 	var tag nostr.Tag
-	err := json.Unmarshal([]byte(text), &tag)
-	if err == nil {
-		_, err = auth.ParseAttestation(tag, agent)
+	if err := json.Unmarshal([]byte(text), &tag); err != nil {
+		return nil, usageError{"--attestation is not the JSON array that client attest prints"}
 	}
-	if err != nil {
+	if _, err := auth.ParseAttestation(tag, agent); err != nil {
 		return nil, usageError{fmt.Sprintf("--attestation: %v", err)}
 	}
 	return tag, nil

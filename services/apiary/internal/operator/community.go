@@ -2,7 +2,11 @@ package operator
 
 import (
 	"context"
+	"fmt"
 	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	ingestv1 "github.com/apiary-relay/apiary/proto/gen/apiary/ingest/v1"
 )
@@ -17,7 +21,7 @@ func (d *Directory) Archive(ctx context.Context, host string) error {
 	defer cancel()
 	response, err := d.client.ArchiveCommunity(ctx, &ingestv1.ArchiveCommunityRequest{Community: byHost(host)})
 	if err != nil {
-		return explain("archive "+host, "ingest", err)
+		return explainWhole("archive "+host, err)
 	}
 	since := response.GetArchiveTime().AsTime().UTC().Format(time.RFC3339)
 	if !response.GetAnnounced() {
@@ -31,7 +35,7 @@ func (d *Directory) Unarchive(ctx context.Context, host string) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if _, err := d.client.UnarchiveCommunity(ctx, &ingestv1.UnarchiveCommunityRequest{Community: byHost(host)}); err != nil {
-		return explain("unarchive "+host, "ingest", err)
+		return explainWhole("unarchive "+host, err)
 	}
 	return d.say("%s is served again, within 5 seconds", host)
 }
@@ -53,7 +57,7 @@ func (d *Directory) Transfer(ctx context.Context, host, to, from string) error {
 	response, err := d.client.TransferCommunity(ctx, request)
 	switch {
 	case err != nil:
-		return explain("transfer "+host, "ingest", err)
+		return explainWhole("transfer "+host, err)
 	case !response.GetTransferred():
 		return d.say("%s owns %s already; nothing was changed", to, host)
 	}
@@ -70,7 +74,7 @@ func (d *Directory) Delete(ctx context.Context, host, owner, requestID string) e
 	defer cancel()
 	response, err := d.client.DeleteCommunity(ctx, &ingestv1.DeleteCommunityRequest{Community: byHost(host), Owner: key, RequestId: requestID})
 	if err != nil {
-		return explain("delete "+host, "ingest", err)
+		return explainWhole("delete "+host, err)
 	}
 	switch response.GetStage() {
 	case ingestv1.DeletionStage_DELETION_STAGE_DELETED:
@@ -118,4 +122,14 @@ func (d *Directory) Release(ctx context.Context, host string) error {
 		return d.say("%s is free already; nothing was changed", host)
 	}
 	return d.say("%s is free", host)
+}
+
+// explainWhole explains why nothing was done with a community as a whole. That there is none is said, too, of one that belongs to
+// somebody else than was named.
+func explainWhole(what string, err error) error {
+	explained := explain(what, "ingest", err)
+	if status.Code(err) == codes.NotFound {
+		return fmt.Errorf("%w (apiary community list shows which there are, and members HOST whose it is; one that is being deleted is gone)", explained)
+	}
+	return explained
 }
