@@ -2,8 +2,6 @@ package conn
 
 import (
 	"context"
-	"errors"
-	"io"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -57,15 +55,16 @@ type Handler interface {
 
 // Conn is one client connection.
 type Conn struct {
-	cfg Config
-	ws  *websocket.Conn
+	cfg *Config
 	net *cork.Conn // closed with hangUp only
 	m   *metrics.Metrics
 	ctx context.Context // the connection's own root
 
-	queue   queue
-	handler Handler
-	end     context.CancelFunc // ends ctx
+	queue    queue
+	handler  Handler
+	ended    func()
+	end      context.CancelFunc // ends ctx
+	farewell farewell
 
 	missed atomic.Int32
 	timers struct {
@@ -76,26 +75,30 @@ type Conn struct {
 	}
 }
 
-// Accept upgrades with accept and returns the connection, to be served with Serve. accept is given
-// the hooks of the heartbeat, which must be part of the library's options. ctx is the connection's
-// root: it carries the trace and log attributes and is not used to cancel reads.
-func Accept(
-	ctx context.Context, cfg Config, nc *cork.Conn, m *metrics.Metrics,
-	accept func(onPing func(context.Context, []byte) bool, onPong func(context.Context, []byte)) (*websocket.Conn, error),
-) (*Conn, error) {
+// New returns a connection whose handshake is over, to be served with Start. cfg is not changed any more. ctx carries the trace and log attributes of
+// its root and is not used to end it.
+func New(ctx context.Context, cfg *Config, nc *cork.Conn, m *metrics.Metrics) *Conn {
 	c := &Conn{cfg: cfg, net: nc, m: m}
-	c.ctx, c.end = context.WithCancel(ctx)
+	// Not a child that its parent would know: connections end by themselves.
+	c.ctx, c.end = context.WithCancel(context.WithoutCancel(ctx))
 	c.queue.ctl = budget{maxFrames: cfg.ControlFrames, maxBytes: cfg.ControlBytes}
 	c.queue.data = budget{maxFrames: cfg.QueueFrames, maxBytes: cfg.QueueBytes, pressure: cfg.Pressure}
-	ws, err := accept(c.onPing, c.onPong)
-	if err != nil {
-		c.end()
-		return nil, err
-	}
-	ws.SetReadLimit(-1) // we enforce the limit ourselves, to be able to answer first
-	c.ws = ws
 	nc.BeginFrames()
-	return c, nil
+	return c
+}
+
+// Start begins to read, first what the client has sent right behind its handshake, at most cork.BufferSize, and returns.
+// ended is called when nothing of the connection is left: no goroutine but the one that calls it, no timer, no socket. Start
+// must be called exactly once.
+func (c *Conn) Start(h Handler, behind []byte, ended func()) {
+	c.handler, c.ended = h, ended
+	c.startHeartbeat()
+	var b *[]byte
+	if len(behind) > 0 {
+		b = cork.Buffer()
+		*b = append(*b, behind...)
+	}
+	go c.work(b, nil)
 }
 
 // Context is the connection's root; it ends when the connection has ended or is beyond hope.
@@ -177,46 +180,6 @@ func (c *Conn) await(ctx context.Context, cl class) error {
 	}
 }
 
-// Close sends what is queued and then closes with code and reason (at most 123 bytes). Frames queued
-// later vanish. It does not wait.
-func (c *Conn) Close(code websocket.StatusCode, reason, cause string) {
-	c.shut(&closing{code: int(code), reason: reason, cause: cause})
-}
-
-// Abort is Close without what is queued.
-func (c *Conn) Abort(code websocket.StatusCode, reason, cause string) {
-	c.shut(&closing{code: int(code), reason: reason, cause: cause, discard: true})
-}
-
-// Kill ends the TCP connection at once.
-func (c *Conn) Kill() {
-	if c.queue.shut(&closing{cause: metrics.OutcomeRestart, discard: true}) {
-		c.startFlush()
-	}
-	c.hangUp()
-}
-
-// hangUp closes the TCP connection, which ends the read loop and any write.
-func (c *Conn) hangUp() {
-	_ = c.net.Close() // it may be closed already
-	c.end()
-}
-
-func (c *Conn) shut(cl *closing) {
-	start := c.queue.shut(cl)
-	if !start && c.queue.closing() != cl {
-		return
-	}
-	c.timers.Lock()
-	if !c.timers.stopped {
-		c.timers.last = time.AfterFunc(c.cfg.CloseTimeout, c.hangUp)
-	}
-	c.timers.Unlock()
-	if start {
-		c.startFlush()
-	}
-}
-
 // startFlush is called by whoever turned the queue's running flag on. Serve waits until it is off.
 func (c *Conn) startFlush() { go c.flush() }
 
@@ -253,75 +216,6 @@ func (c *Conn) flush() {
 	}
 }
 
-// carryOut performs the closing handshake; it returns after the peer's answer or the library's own
-// timeout, or when the last resort has closed the TCP connection.
-func (c *Conn) carryOut(cl *closing) {
-	c.net.Part()
-	if cl.code != 0 {
-		c.ws.Close(websocket.StatusCode(cl.code), cl.reason)
-	}
-	c.hangUp()
-}
-
-// Serve reads until the connection ends, and returns when nothing of it is left: no goroutine, no
-// timer, no socket. It must be called exactly once.
-func (c *Conn) Serve(h Handler) {
-	c.handler = h
-	c.startHeartbeat()
-	if c.read(h) {
-		// The rest of the message that was too big is still on the wire. The close must read past it
-		// to find the peer's answer, so it has the reading side to itself now.
-		c.queue.awaitRest()
-	}
-	start := c.queue.shut(&closing{cause: metrics.OutcomePeer, discard: true})
-	if start {
-		c.startFlush()
-	}
-	c.end()
-	c.ws.CloseNow()
-	c.queue.awaitRest()
-	c.stopTimers()
-}
-
-// read is the read loop; it reports whether it stopped in the middle of a message.
-func (c *Conn) read(h Handler) (tooBig bool) {
-	// A context that can be cancelled costs the library a timer per frame; closing the connection is
-	// how the loop is ended.
-	ctx := context.WithoutCancel(c.ctx)
-	for {
-		// A peer that sends without reading its answers is not read either.
-		if err := c.await(ctx, control); err != nil {
-			return false
-		}
-		typ, r, err := c.ws.Reader(ctx)
-		if err != nil {
-			return false
-		}
-		if c.queue.closing() != nil {
-			if _, err := io.Copy(io.Discard, r); err != nil {
-				return false
-			}
-			continue
-		}
-		c.net.Charge(frameCost)
-		buf := getBuffer()
-		msg, err := readLimited(r, (*buf)[:0], c.cfg.FrameLimit)
-		*buf = msg
-		switch {
-		case err == nil:
-			h.Message(typ == websocket.MessageText, msg)
-		case errors.Is(err, errTooBig):
-			h.TooBig(msg)
-			c.Close(websocket.StatusMessageTooBig, "frame too large", metrics.OutcomeTooBig)
-			tooBig = true
-		}
-		putBuffer(buf)
-		if err != nil {
-			return tooBig
-		}
-	}
-}
-
 // startHeartbeat sets the first ping somewhere in the second half of an interval, so that sockets
 // opened together do not ping together for ever.
 func (c *Conn) startHeartbeat() {
@@ -348,16 +242,6 @@ func (c *Conn) beat() {
 		c.timers.ping.Reset(c.cfg.PingInterval)
 	}
 }
-
-// onPing answers through the queue instead of the library, so that the read loop never waits for a
-// write.
-func (c *Conn) onPing(_ context.Context, payload []byte) bool {
-	c.net.Charge(frameCost) // pings come on the reader
-	c.Control(cork.Pong(payload))
-	return false
-}
-
-func (c *Conn) onPong(context.Context, []byte) { c.missed.Store(0) }
 
 func (c *Conn) startStrikes() {
 	c.timers.Lock()

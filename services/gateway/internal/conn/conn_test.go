@@ -2,13 +2,10 @@ package conn_test
 
 import (
 	"bufio"
-	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -59,46 +56,28 @@ type peer struct {
 	r      *bufio.Reader
 	conn   *conn.Conn
 	h      *handler
-	served chan struct{} // closed when Serve has returned
-}
-
-// hijacked is a response whose connection is the test's.
-type hijacked struct {
-	*httptest.ResponseRecorder
-	c net.Conn
-}
-
-func (h hijacked) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	return h.c, bufio.NewReadWriter(bufio.NewReader(h.c), bufio.NewWriter(h.c)), nil
+	served chan struct{} // closed when nothing is left of the connection
 }
 
 // serve connects a client by an unbuffered pipe; it must run in a bubble.
 func serve(t *testing.T, cfg conn.Config, h *handler) *peer {
 	t.Helper()
+	return start(t, cfg, h, nil)
+}
+
+// start is serve with what the client has sent right behind its handshake.
+func start(t *testing.T, cfg conn.Config, h *handler, behind []byte) *peer {
+	t.Helper()
 	m, err := metrics.New(noop.NewMeterProvider().Meter(""))
 	require.NoError(t, err)
 	server, client := net.Pipe()
 	nc := cork.New(server, 20*time.Second)
-	req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
-	for k, v := range map[string]string{
-		"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
-	} {
-		req.Header.Set(k, v)
-	}
-	c, err := conn.Accept(t.Context(), cfg, nc, m, func(
-		onPing func(context.Context, []byte) bool, onPong func(context.Context, []byte),
-	) (*websocket.Conn, error) {
-		return websocket.Accept(hijacked{httptest.NewRecorder(), nc}, req, &websocket.AcceptOptions{OnPingReceived: onPing, OnPongReceived: onPong})
-	})
-	require.NoError(t, err)
+	c := conn.New(t.Context(), &cfg, nc, m)
 	if h.messages == nil {
 		h.messages = make(chan string, 100)
 	}
 	p := &peer{t: t, net: client, r: bufio.NewReader(client), conn: c, h: h, served: make(chan struct{})}
-	go func() {
-		defer close(p.served)
-		c.Serve(h)
-	}()
+	c.Start(h, behind, func() { close(p.served) })
 	t.Cleanup(func() {
 		client.Close()
 		<-p.served

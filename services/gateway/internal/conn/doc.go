@@ -1,8 +1,9 @@
-// Package conn is one client socket: the read loop, the bounded writer, the heartbeat and the close
-// codes. It knows frames and bounds; it knows nothing of Nostr, RPC or subscriptions.
+// Package conn is one client socket after its handshake: the parsing of what the client sends (RFC 6455), the bounded
+// writer, the heartbeat and the close codes. It knows frames and bounds; it knows nothing of Nostr, RPC or subscriptions.
 //
-// Goroutines. Serve runs on the caller's goroutine and is the only reader; it calls the Handler's
-// Message and TooBig. A flushing goroutine exists only while there is something to write or a close
+// Goroutines. One goroutine at a time reads: it works, on the stack and with the buffer that this needs, and calls the
+// Handler's Message and TooBig; or it rests, for a client that is silent, on the smallest stack there is and without a
+// buffer. Each starts the other in its place. A flushing goroutine exists only while there is something to write or a close
 // to carry out; it calls the Handler's Room. Timers (heartbeat, strikes, the last resort of a close)
 // run on goroutines of the runtime and only take the queue's lock. Everything else may be called
 // from any goroutine and never blocks, except HistoryRoom.

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/coder/websocket"
+
 	"github.com/apiary-relay/apiary/services/gateway/internal/cork"
 )
 
@@ -112,7 +114,7 @@ type queue struct {
 
 // closing is how a connection ends.
 type closing struct {
-	code    int
+	code    websocket.StatusCode // 0: without a close frame
 	reason  string
 	cause   string
 	discard bool

@@ -14,8 +14,8 @@ import (
 // stream has ended, whatever the state of the TCP connection.
 var ErrClosing = errors.New("websocket stream has ended")
 
-// Listener wraps every accepted connection in a Conn, so that the HTTP server's hijack hands the
-// WebSocket library a connection that shares its writes with us.
+// Listener wraps every accepted connection in a Conn, which is found again under an upgraded
+// connection.
 type Listener struct {
 	net.Listener
 	timeout time.Duration
@@ -61,7 +61,7 @@ func (l *Listener) Close() error {
 	return l.Listener.Close()
 }
 
-// Conn serialises whole-frame writes of two writers: the WebSocket library through Write, and the
+// Conn serialises whole-frame writes of two writers: whoever has one control frame through Write, and the
 // gateway's writer through WriteFrames.
 type Conn struct {
 	net.Conn
@@ -108,34 +108,41 @@ func (c *Conn) Part() { c.parting.Store(true) }
 // Charge adds to what the next Read tells. Only the reader may call it.
 func (c *Conn) Charge(bytes int) { c.charged += bytes }
 
-// Read implements net.Conn for the HTTP server and the WebSocket library.
+// Read implements net.Conn for the HTTP server and the reader of frames.
 func (c *Conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if c.meter == nil || c.parting.Load() {
-		return n, err
-	}
-	wait := c.meter(n + c.charged)
-	c.charged = 0
-	if wait > 0 {
-		timer := time.NewTimer(wait)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-c.gone:
-		}
-	}
+	c.Pace(n)
 	return n, err
 }
 
+// Pace tells the meter of n bytes read, with what was charged besides, and waits as long as it says. Only the reader
+// may call it.
+func (c *Conn) Pace(n int) {
+	if c.meter == nil || c.parting.Load() {
+		return
+	}
+	wait := c.meter(n + c.charged)
+	c.charged = 0
+	if wait <= 0 {
+		return
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-c.gone:
+	}
+}
+
 // BeginFrames says that the HTTP handshake has been written. From here on each Write must be exactly
-// one frame, which holds for the library: it flushes its buffer once per control frame.
+// one frame.
 func (c *Conn) BeginFrames() {
 	c.mu.Lock()
 	c.framing = true
 	c.mu.Unlock()
 }
 
-// Write implements net.Conn for the HTTP server and the WebSocket library. It blocks while a
+// Write implements net.Conn for the HTTP server, and for close frames. It blocks while a
 // vectored write is under way.
 func (c *Conn) Write(p []byte) (int, error) {
 	c.mu.Lock()

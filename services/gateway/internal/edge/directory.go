@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -105,9 +106,7 @@ func (d *Directory) Resolve(ctx context.Context, host string) (*Community, error
 		if err != nil {
 			return nil, err
 		}
-		e := entry{community: c, until: time.Now().Add(d.cfg.TTL)}
-		d.remember(host, e)
-		return e, nil
+		return d.remember(host, c), nil
 	})
 	select {
 	case a := <-answer:
@@ -159,11 +158,17 @@ func (d *Directory) cached(host string) (e entry, fresh bool) {
 	return e, time.Now().Before(e.until)
 }
 
-// remember adds an entry. At the bound all hosts without a community go, and if there are none any other.
-func (d *Directory) remember(host string, e entry) {
+// remember adds an answer. At the bound all hosts without a community go, and if there are none any other. Who has asked
+// before holds the old answer, so one that says the same is not kept beside it.
+func (d *Directory) remember(host string, c *Community) entry {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if _, known := d.hosts[host]; !known && len(d.hosts) >= d.cfg.Hosts {
+	old, known := d.hosts[host]
+	if c != nil && reflect.DeepEqual(c, old.community) {
+		c = old.community
+	}
+	e := entry{community: c, until: time.Now().Add(d.cfg.TTL)}
+	if !known && len(d.hosts) >= d.cfg.Hosts {
 		maps.DeleteFunc(d.hosts, func(_ string, old entry) bool { return old.community == nil })
 		for h := range d.hosts {
 			if len(d.hosts) < d.cfg.Hosts {
@@ -173,6 +178,7 @@ func (d *Directory) remember(host string, e entry) {
 		}
 	}
 	d.hosts[host] = e
+	return e
 }
 
 // Len returns the number of hosts remembered.

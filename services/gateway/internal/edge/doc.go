@@ -8,7 +8,7 @@
 // without a community, but for what a community says of itself: so it is no list of them. Clients of a network that the community has blocked get one answer to everything, too. The
 // package reads no body and must never trust a forwarded host or address unless told to.
 //
-// Requests run on the HTTP server's goroutines; an upgraded connection gets one of its own, which Wait
-// waits for, so that the server's per-request state is freed. The directory's cache is shared and
+// Requests run on the HTTP server's goroutines; an upgraded connection leaves them, so that the server's per-request state
+// is freed, and Wait waits for its end. The directory's cache is shared and
 // guarded by its mutex.
 package edge

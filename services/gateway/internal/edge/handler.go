@@ -14,8 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/coder/websocket"
-
 	"github.com/apiary-relay/apiary/pkg/telemetry"
 	"github.com/apiary-relay/apiary/pkg/tenant"
 	"github.com/apiary-relay/apiary/services/gateway/internal/admit"
@@ -331,38 +329,28 @@ func (h *Handler) upgrade(w http.ResponseWriter, r *http.Request, c *Community) 
 		return
 	}
 	client := h.cfg.Gate.Client(clientAddr(r, h.cfg.TrustedProxies))
-	root := tenant.With(h.root, tenant.ID(c.ID))
-	socket, err := conn.Accept(root, h.cfg.Conn, nc, h.m, func(
-		onPing func(context.Context, []byte) bool, onPong func(context.Context, []byte),
-	) (*websocket.Conn, error) {
-		return websocket.Accept(lean{w}, r, &websocket.AcceptOptions{
-			InsecureSkipVerify: true, // clients come from any origin; NIP-42 binds the answer to the host
-			CompressionMode:    websocket.CompressionDisabled,
-			OnPingReceived:     onPing,
-			OnPongReceived:     onPong,
-		})
-	})
+	behind, err := handshake(w, r)
 	if err != nil {
 		h.conns.Release()
 		h.m.Upgrade(r.Context(), metrics.OutcomeHandshake)
-		return // the library has answered
+		return
 	}
 	h.m.Upgrade(r.Context(), metrics.OutcomeAccepted)
 	nc.Meter(func(read int) time.Duration { return client.Read(read, time.Now()) })
-	// A goroutine of its own, so that the server's per-request state does not live as long as the socket.
-	h.running.Go(func() { h.serve(root, socket, client, c) })
+	// The connection has goroutines of its own, so that the server's per-request state does not live as long as it.
+	socket := conn.New(tenant.With(h.root, tenant.ID(c.ID)), &h.cfg.Conn, nc, h.m)
+	h.running.Add(1)
+	h.serve(socket, client, c, behind)
 }
 
-//nolint:contextcheck // a session takes its context from the connection
-func (h *Handler) serve(ctx context.Context, socket *conn.Conn, client *admit.Client, c *Community) {
-	defer h.conns.Release()
-	h.m.Connected(ctx, 1)
-	var member *session.Session
-	h.sessions.Serve(socket, client, c.Community, func(s *session.Session) bool {
-		member = s
-		return h.conns.Join(s)
+// serve begins a session on a connection.
+func (h *Handler) serve(socket *conn.Conn, client *admit.Client, c *Community, behind []byte) {
+	h.m.Connected(socket.Context(), 1)
+	h.sessions.Start(socket, client, &c.Community, behind, h.conns.Join, func(s *session.Session) {
+		h.conns.Leave(s)
+		h.m.Connected(socket.Context(), -1)
+		h.m.Closed(socket.Context(), socket.Cause())
+		h.conns.Release()
+		h.running.Done()
 	})
-	h.conns.Leave(member)
-	h.m.Connected(ctx, -1)
-	h.m.Closed(ctx, socket.Cause())
 }

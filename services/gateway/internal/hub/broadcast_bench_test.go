@@ -1,13 +1,9 @@
 package hub_test
 
 import (
-	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/metric/noop"
 
@@ -42,15 +37,6 @@ func (r *recipient) Room() {
 	case r.room <- struct{}{}:
 	default:
 	}
-}
-
-type hijacked struct {
-	*httptest.ResponseRecorder
-	c net.Conn
-}
-
-func (h hijacked) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	return h.c, bufio.NewReadWriter(bufio.NewReaderSize(h.c, 1024), bufio.NewWriterSize(h.c, 256)), nil
 }
 
 // BenchmarkBroadcast delivers 500-byte events to n connections through their writers. The clients'
@@ -86,7 +72,8 @@ func broadcast(b *testing.B, n int, ownIDs bool) {
 		}
 		r.prefix = hub.Prefix(r.id)
 		r.accept(b, l, m)
-		wg.Go(func() { r.conn.Serve(r) })
+		wg.Add(1)
+		r.conn.Start(r, nil, wg.Done)
 		_, err = client.Write([]byte{0x81, 0x80, 0, 0, 0, 0})
 		require.NoError(b, err)
 		<-r.begun
@@ -120,19 +107,10 @@ func (r *recipient) accept(b *testing.B, l net.Listener, m *metrics.Metrics) {
 	c, err := cork.Listen(l, time.Minute, 0).Accept()
 	require.NoError(b, err)
 	nc := c.(*cork.Conn)
-	req := httptest.NewRequestWithContext(b.Context(), http.MethodGet, "/", nil)
-	for k, v := range map[string]string{
-		"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
-	} {
-		req.Header.Set(k, v)
-	}
-	r.conn, err = conn.Accept(b.Context(), conn.Config{
+	r.conn = conn.New(b.Context(), &conn.Config{
 		FrameLimit: 1 << 20, QueueFrames: 1000, QueueBytes: 8 << 20, ControlFrames: 100, ControlBytes: 1 << 20,
 		FlushFrames: 64, FlushBytes: 1 << 20, MissedPongs: 3, SlowStrikes: 1 << 20, SlowInterval: time.Second, CloseTimeout: time.Second,
-	}, nc, m, func(onPing func(context.Context, []byte) bool, onPong func(context.Context, []byte)) (*websocket.Conn, error) {
-		return websocket.Accept(hijacked{httptest.NewRecorder(), nc}, req, &websocket.AcceptOptions{OnPingReceived: onPing, OnPongReceived: onPong})
-	})
-	require.NoError(b, err)
+	}, nc, m)
 }
 
 // counter counts bytes. Nobody waits before the last was sent, so to wake the waiter costs the measurement nothing.

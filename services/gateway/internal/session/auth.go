@@ -78,7 +78,7 @@ func (s *Session) authenticate(f *wire.Frame) {
 		return
 	}
 	attestation := attested(ev)
-	owner, err := s.srv.AdmitAttested(s.ctx, s.community, s.client, ev.PubKey, attestation)
+	owner, err := s.srv.AdmitAttested(s.ctx, *s.community, s.client, ev.PubKey, attestation)
 	if err != nil {
 		if attestation == nil && s.community.hasGuests(err) { // agents come with their owner, not with an invite code
 			s.auth.asked++

@@ -20,6 +20,7 @@ import (
 	"github.com/apiary-relay/apiary/services/gateway/internal/admit"
 	"github.com/apiary-relay/apiary/services/gateway/internal/conn"
 	"github.com/apiary-relay/apiary/services/gateway/internal/cork"
+	"github.com/apiary-relay/apiary/services/gateway/internal/hub"
 	"github.com/apiary-relay/apiary/services/gateway/internal/metrics"
 )
 
@@ -29,7 +30,7 @@ type Session struct {
 	conn      *conn.Conn
 	ctx       context.Context // the connection's root; ends with it
 	id        uint64
-	community Community
+	community *Community
 	client    *admit.Client
 	auth      authState
 	slots     chan struct{} // a place for each EVENT in flight
@@ -47,10 +48,12 @@ type Session struct {
 	left   bool // the connection has ended
 }
 
-// Serve runs a session on c and returns when the connection has ended and nothing of the session is
-// left. joined is called once frames may be sent; when it reports false the process is draining and
-// the session ends at once.
-func (srv *Server) Serve(c *conn.Conn, client *admit.Client, community Community, joined func(*Session) bool) {
+// Start begins a session on c; behind is what the client has sent right behind its handshake. join is called once frames
+// may be sent; when it reports false the process is draining and the session ends at once. ended is called when the
+// connection has ended and nothing of the session is left.
+func (srv *Server) Start(
+	c *conn.Conn, client *admit.Client, community *Community, behind []byte, join func(hub.Member) bool, ended func(*Session),
+) {
 	s := &Session{
 		srv: srv, conn: c, ctx: c.Context(), id: srv.lastID.Add(1), community: community, client: client,
 		slots: make(chan struct{}, srv.cfg.MaxEvents), trial: make(chan struct{}, trialEvents), queries: semaphore.NewWeighted(srv.cfg.ConnQueries),
@@ -60,16 +63,23 @@ func (srv *Server) Serve(c *conn.Conn, client *admit.Client, community Community
 	s.auth.challenge = newChallenge()
 	s.conn.Control(cork.Build(80, func(b []byte) []byte { return wire.AppendAuth(b, s.auth.challenge) }))
 	stopAuth := s.startAuthTimer()
-	if !joined(s) {
+	if !join(s) {
 		s.Restart()
 	}
-	s.conn.Serve(s)
-	stopAuth()
+	s.conn.Start(s, behind, func() {
+		stopAuth()
+		s.end()
+		ended(s)
+	})
+}
+
+// end ends what the session has under way, and waits for it.
+func (s *Session) end() {
 	s.closeAll()
 	s.leave()
 	s.jobs.wait()
-	srv.Log.LogAttrs(s.ctx, slog.LevelDebug, "connection closed",
-		slog.Uint64(telemetry.KeyConn, s.id), slog.String("cause", c.Cause()))
+	s.srv.Log.LogAttrs(s.ctx, slog.LevelDebug, "connection closed",
+		slog.Uint64(telemetry.KeyConn, s.id), slog.String("cause", s.conn.Cause()))
 }
 
 // leave takes the session's keys off the roster, and those that are admitted later are not put on it.
@@ -83,7 +93,7 @@ func (s *Session) leave() {
 }
 
 // Community returns the surrogate key of the session's tenant and whether it was closed at connection.
-func (s *Session) Community() Community { return s.community }
+func (s *Session) Community() Community { return *s.community }
 
 // Principal returns the authenticated keys, nil if there are none. It must not be changed.
 func (s *Session) Principal() *commonv1.Principal { return s.auth.principal.Load() }

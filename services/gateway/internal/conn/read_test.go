@@ -1,0 +1,235 @@
+package conn_test
+
+import (
+	"math/rand/v2"
+	"net"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/metric/noop"
+
+	"github.com/apiary-relay/apiary/services/gateway/internal/conn"
+	"github.com/apiary-relay/apiary/services/gateway/internal/cork"
+	"github.com/apiary-relay/apiary/services/gateway/internal/metrics"
+)
+
+// frame is a client's frame with a mask.
+func frame(first byte, payload string) []byte {
+	out := []byte{first}
+	switch n := len(payload); {
+	case n < 126:
+		out = append(out, 0x80|byte(n))
+	case n < 1<<16:
+		out = append(out, 0x80|126, byte(n>>8), byte(n))
+	default:
+		out = append(out, 0x80|127, 0, 0, 0, 0, byte(n>>24), byte(n>>16), byte(n>>8), byte(n))
+	}
+	mask := [4]byte{byte(rand.N(256)), byte(rand.N(256)), byte(rand.N(256)), byte(rand.N(256))}
+	out = append(out, mask[:]...)
+	for i := range len(payload) {
+		out = append(out, payload[i]^mask[i%4])
+	}
+	return out
+}
+
+// However a client cuts its messages into frames, and the network those into reads, the same messages arrive, with pings
+// answered in between.
+func TestMessagesOfAnyShape(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := config()
+		cfg.FrameLimit = 20_000
+		h := &handler{messages: make(chan string, 1000)}
+		p := serve(t, cfg, h)
+		var wire []byte
+		var want []string
+		pings := 0
+		for i := range 150 {
+			size := rand.N(300)
+			if i%10 == 0 {
+				size = rand.N(20_001)
+			}
+			body := strings.Repeat(string(rune('a'+i%26)), size)
+			want = append(want, "true "+body)
+			opcode := byte(opText)
+			for rand.N(3) == 0 {
+				cut := rand.N(len(body) + 1)
+				wire = append(wire, frame(opcode, body[:cut])...)
+				body, opcode = body[cut:], 0
+				if rand.N(2) == 0 {
+					wire = append(wire, frame(0x80|opPing, strconv.Itoa(pings))...)
+					pings++
+				}
+			}
+			wire = append(wire, frame(0x80|opcode, body)...)
+		}
+		go func() {
+			for len(wire) > 0 {
+				n := min(len(wire), 1+rand.N(3000))
+				if rand.N(4) == 0 {
+					n = 1
+				}
+				_, err := p.net.Write(wire[:n])
+				if err != nil {
+					return
+				}
+				wire = wire[n:]
+			}
+		}()
+		for i := range pings {
+			op, payload := p.read()
+			require.Equal(t, byte(opPong), op)
+			require.Equal(t, strconv.Itoa(i), payload)
+		}
+		for _, w := range want {
+			require.Equal(t, w, <-h.messages)
+		}
+	})
+}
+
+func TestWhoIsSilentIsHeardAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := config()
+		cfg.PingInterval = 0
+		p := serve(t, cfg, &handler{})
+		for _, pause := range []time.Duration{time.Second, time.Minute, time.Second, time.Hour} {
+			<-time.After(pause)
+			p.write(opText, pause.String())
+			require.Equal(t, "true "+pause.String(), <-p.h.messages)
+			// Half a frame is no silence: the rest may take its time.
+			half := frame(0x81, "in two halves")
+			_, err := p.net.Write(half[:7])
+			require.NoError(t, err)
+			<-time.After(pause)
+			_, err = p.net.Write(half[7:])
+			require.NoError(t, err)
+			require.Equal(t, "true in two halves", <-p.h.messages)
+		}
+		<-time.After(time.Minute)
+		p.net.Close()
+		<-p.served
+		require.Equal(t, metrics.OutcomePeer, p.conn.Cause())
+	})
+}
+
+func TestWhatCameBehindTheHandshakeIsRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &handler{}
+		all := frame(0x81, "early")
+		p := start(t, config(), h, all[:5])
+		_, err := p.net.Write(all[5:])
+		require.NoError(t, err)
+		require.Equal(t, "true early", <-p.h.messages)
+	})
+}
+
+func TestACloseIsAnsweredWithItsCode(t *testing.T) {
+	for payload, code := range map[string]int{"\x03\xe8bye": 1000, "\x0f\xa0": 4000, "": 0} {
+		synctest.Test(t, func(t *testing.T) {
+			p := serve(t, config(), &handler{})
+			p.write(opClose, payload)
+			op, answer := p.read()
+			require.Equal(t, byte(opClose), op)
+			if code == 0 {
+				require.Empty(t, answer)
+			} else {
+				require.Equal(t, payload[:2], answer)
+			}
+			<-p.served
+			require.Equal(t, metrics.OutcomePeer, p.conn.Cause())
+		})
+	}
+}
+
+func TestWhoBreaksTheProtocolIsToldSo(t *testing.T) {
+	text := frame(0x81, "x")
+	unmasked := append([]byte{text[0], text[1] & 0x7f}, 'x')
+	for name, wire := range map[string][]byte{
+		"reserved bit":           append([]byte{0xc1}, text[1:]...),
+		"not masked":             unmasked,
+		"unknown opcode":         append([]byte{0x83}, text[1:]...),
+		"continuation of none":   append([]byte{0x80}, text[1:]...),
+		"message within another": append(frame(0x01, "a"), frame(0x01, "b")...),
+		"ping in two":            append([]byte{0x09}, text[1:]...),
+		"code of a close":        frame(0x88, "\x03"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := serve(t, config(), &handler{})
+				go func() { _, _ = p.net.Write(wire) }()
+				require.Equal(t, int(websocket.StatusProtocolError), p.closeCode())
+				<-p.served
+				require.Empty(t, p.h.messages)
+			})
+		})
+	}
+}
+
+// A peer that does not answer a close is given up, and one that goes on sending is not heard.
+func TestNobodyIsHeardWhileClosing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := serve(t, config(), &handler{})
+		began := time.Now()
+		p.conn.Close(websocket.StatusServiceRestart, "", metrics.OutcomeRestart)
+		require.Equal(t, 1012, p.closeCode())
+		for range 3 {
+			p.write(opText, "still here")
+			_, err := p.net.Write(frame(0x01, "and here"))
+			require.NoError(t, err)
+		}
+		<-p.served
+		require.Equal(t, 5*time.Second, time.Since(began))
+		require.Empty(t, p.h.messages)
+	})
+}
+
+// What a silent connection takes over TCP: no buffer, and the smallest stack there is.
+func TestASilentConnectionTakesLittle(t *testing.T) {
+	const conns, most = 500, 5 << 10 // bytes each, with the client's half
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	m, err := metrics.New(noop.NewMeterProvider().Meter(""))
+	require.NoError(t, err)
+	cfg := config()
+	corked := cork.Listen(l, time.Minute, 0)
+	h := &handler{messages: make(chan string, 1)}
+	used := func() uint64 {
+		runtime.GC()
+		runtime.GC() // pools give up what they hold with the second one
+		var stats runtime.MemStats
+		runtime.ReadMemStats(&stats)
+		return stats.HeapAlloc + stats.StackInuse
+	}
+	before := used()
+	clients, ended := make([]net.Conn, conns), make(chan struct{}, conns)
+	for i := range clients {
+		clients[i], err = new(net.Dialer).DialContext(t.Context(), "tcp", l.Addr().String())
+		require.NoError(t, err)
+		defer clients[i].Close()
+		server, err := corked.Accept()
+		require.NoError(t, err)
+		c := conn.New(t.Context(), &cfg, server.(*cork.Conn), m)
+		c.Start(h, nil, func() { ended <- struct{}{} })
+		_, err = clients[i].Write(frame(0x81, strings.Repeat("x", 900)))
+		require.NoError(t, err)
+		<-h.messages
+	}
+	require.Eventually(t, func() bool { return used()-before < conns*most }, time.Minute, 500*time.Millisecond,
+		"a connection takes more than %d bytes", most)
+	t.Logf("%d bytes each", (used()-before)/conns)
+	_, err = clients[0].Write(frame(0x81, "again"))
+	require.NoError(t, err)
+	require.Equal(t, "true again", <-h.messages)
+	for _, c := range clients {
+		c.Close()
+	}
+	for range clients {
+		<-ended
+	}
+}
