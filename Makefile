@@ -10,6 +10,10 @@ SERVICES := gateway ingest fanout search audit workflow media
 # Restamped only when the pinned tools change, so that nobody builds them twice.
 TOOLS_SUM   := $(firstword $(shell sha256sum tools/dev/go.sum 2>/dev/null || shasum -a 256 tools/dev/go.sum))
 TOOLS_STAMP := .bin/.tools-$(TOOLS_SUM)
+CHART_SUM   := $(firstword $(shell sha256sum tools/dev/chart/go.sum 2>/dev/null || shasum -a 256 tools/dev/chart/go.sum))
+CHART_STAMP := .bin/.chart-tools-$(CHART_SUM)
+# The release whose API the chart is checked against.
+KUBERNETES  := v1.37.2
 
 PORT     ?= 3000
 GATEWAYS ?= 2
@@ -26,7 +30,7 @@ BENCHTIME ?= 1x
 # Not every shell expands ~ after DATA=.
 data_flag = $(if $(DATA),--data "$(patsubst ~/%,$(HOME)/%,$(DATA))")
 
-.PHONY: help up cluster build test test-go test-short interop conformance conformance-local walkthrough bench hostile chaos bench-fanout bench-memory peers bench-go fuzz-short tools gen fmt lint proto-check tidy check doc clean ci postgres go nats-server gotestsum
+.PHONY: help up cluster build test test-go test-short interop conformance conformance-local walkthrough bench hostile chaos bench-fanout bench-memory peers bench-go fuzz-short tools gen fmt lint proto-check chart-tools chart-test chart-golden kube-schemas tidy check doc clean ci postgres go nats-server gotestsum
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 19
@@ -129,13 +133,32 @@ $(TOOLS_STAMP): | go
 	@GOWORK=off GOFLAGS=-buildvcs=false GOBIN=$(CURDIR)/.bin go -C tools/dev install tool
 	@touch $@
 
+chart-tools: $(CHART_STAMP) ## Build helm, helm-unittest and kubeconform into .bin/
+$(CHART_STAMP): | go
+	@mkdir -p .bin && rm -f .bin/.chart-tools-*
+	@echo "building the pinned tools for charts (once; several minutes)"
+	@GOWORK=off GOFLAGS=-buildvcs=false GOBIN=$(CURDIR)/.bin go -C tools/dev/chart install tool
+	@touch $@
+
+chart-test: $(CHART_STAMP) ## Check the chart without a cluster: lint, renders, refusals, unit tests, the API's schemas
+	@tools/setup/chart-test.sh
+
+chart-golden: $(CHART_STAMP) ## Write the chart's golden renders anew, and check it
+	@tools/setup/chart-test.sh --update
+
+kube-schemas: go ## Write the schemas of the Kubernetes objects that the chart makes
+	@dir=$$(GOWORK=off GOFLAGS= go mod download -json k8s.io/kubernetes@$(KUBERNETES) | sed -n 's/^\t"Dir": "\(.*\)",*$$/\1/p') && rm -rf tools/kubeschema/schemas && \
+		go run ./tools/kubeschema -swagger "$$dir/api/openapi-spec/swagger.json" -o tools/kubeschema/schemas ConfigMap Deployment HorizontalPodAutoscaler \
+		Ingress Job NetworkPolicy Pod PodDisruptionBudget Secret Service ServiceAccount StatefulSet
+
 gen: $(TOOLS_STAMP) ## Regenerate what is generated: protobuf code and reference pages
 	@cd proto && rm -rf gen && buf generate
 	@$(MAKE) doc
 
-doc: build ## Regenerate services/docs/configuration.md and kinds.md
+doc: build ## Regenerate services/docs/configuration.md and kinds.md, and the chart's README and schema
 	@bin/confdoc --bin bin -o services/docs/configuration.md
 	@go run ./tools/kinddoc -o services/docs/kinds.md
+	@go run ./tools/chartdoc
 
 fmt: $(TOOLS_STAMP) ## Format Go and protobuf
 	@golangci-lint fmt $(foreach m,$(filter-out proto,$(MODULES)),./$(m)/...)

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -200,4 +202,25 @@ func TestOurScenarios(t *testing.T) {
 		require.NotEmpty(t, s.About, s.Name)
 		require.NotEmpty(t, s.Steps[0].Times(8e9), s.Name)
 	}
+}
+
+func TestWatchRefusesMistakes(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		text string
+	}{
+		{[]string{"watch"}, "say which relay"},
+		{[]string{"watch", "--url", "https://relay.example"}, "say which relay"},
+		{[]string{"watch", "--url", "ws://relay.example", "stray"}, "say which relay"},
+		{[]string{"watch", "--url", "ws://relay.example", "--seconds", "0"}, "1 to 3600 seconds"},
+		{[]string{"watch", "--url", "ws://relay.example", "--rate", "1000"}, "rate must be"},
+	} {
+		var stdout, stderr bytes.Buffer
+		require.Equal(t, exitUsage, command(t.Context(), c.args, &stdout, &stderr), c.args)
+		require.Contains(t, stderr.String(), c.text)
+	}
+	o, err := parseWatch([]string{"--url", "ws://relay.example"}, io.Discard)
+	require.NoError(t, err)
+	require.Equal(t, "relay.example:80", o.address)
+	require.Equal(t, "relay.example", o.host)
 }

@@ -1,10 +1,14 @@
 // Command chaos breaks a cluster of real processes while clients use it, and checks what they get.
 //
 //	chaos [--seconds 60] [--only NAME] [scenario.yaml ...]
+//	chaos watch --url ws://HOST [--connect HOST:PORT]
 //
 // It starts what `make cluster` starts, on data of its own, runs one scenario after the other, and prints a table, then
 // what was wrong, and as its last line RESULT with the sums as JSON. Package scenario says what a scenario is, package
 // checker what counts as wrong. Without files it runs those of tools/chaos/scenarios.
+//
+// chaos watch starts and breaks nothing: it uses a relay that runs already and judges what its clients get, while somebody
+// else scales and replaces its parts.
 //
 // It fails when something was wrong or when the run itself was not what it should be, never because the machine is slow.
 // Clients and cluster share the machine's cores: pauses compare runs on one machine.
@@ -44,7 +48,23 @@ func main() {
 
 // command is the program; it returns the exit code.
 func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	opts, err := parse(args, stderr)
+	var do func(*slog.Logger) error
+	var err error
+	if len(args) > 0 && args[0] == "watch" {
+		var opts watchOptions
+		opts, err = parseWatch(args[1:], stderr)
+		do = func(note *slog.Logger) error {
+			opts.note = note
+			return watch(ctx, opts, stdout)
+		}
+	} else {
+		var opts options
+		opts, err = parse(args, stderr)
+		do = func(note *slog.Logger) error {
+			opts.note = note
+			return run(ctx, opts, stdout)
+		}
+	}
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
@@ -52,8 +72,7 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "chaos:", err)
 		return exitUsage
 	}
-	opts.note = slog.New(slog.NewTextHandler(stderr, nil))
-	if err := run(ctx, opts, stdout); err != nil {
+	if err := do(slog.New(slog.NewTextHandler(stderr, nil))); err != nil {
 		fmt.Fprintln(stderr, "chaos:", err)
 		return exitFailure
 	}

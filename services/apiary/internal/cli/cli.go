@@ -37,6 +37,7 @@ type Commands struct {
 		Publish   publishCmd      `cmd:"" help:"Publish an event."`
 		Query     queryCmd        `cmd:"" help:"Print stored events, oldest first."`
 		Whoami    whoamiCmd       `cmd:"" help:"Print the public key, in hex and as npub."`
+		Ping      pingCmd         `cmd:"" help:"Publish an event and wait until it comes back live, on a second connection."`
 		Reply     replyCmd        `cmd:"" help:"Answer a message in its thread."`
 		React     reactCmd        `cmd:"" help:"React to an event."`
 		Edit      editCmd         `cmd:"" help:"Replace the text of a message of one's own in a channel."`
@@ -108,6 +109,7 @@ func (c *Commands) byName(name string) command {
 		"client publish":          &c.Client.Publish,
 		"client query":            &c.Client.Query,
 		"client whoami":           &c.Client.Whoami,
+		"client ping":             &c.Client.Ping,
 		"client reply":            &c.Client.Reply,
 		"client react":            &c.Client.React,
 		"client edit":             &c.Client.Edit,

@@ -29,6 +29,8 @@ type Report struct {
 	Missed, Duplicated, Forbidden, Stray int
 	// UnexplainedCloses counts subscriptions and connections.
 	UnexplainedCloses int
+	// Restarts counts connections whose gateway announced that it is being replaced.
+	Restarts int
 	// Pauses has a value for each subscription and each fan-out node that was killed while nothing else was broken.
 	Pauses []time.Duration
 	// Longest is the longest pause of all, whatever it came from.
@@ -49,6 +51,7 @@ func (l *Log) checkAt(now time.Duration) Report {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	c := &check{log: l, now: now, said: make(map[string]int)}
+	c.report.Restarts = l.restarts
 	for i := range l.events {
 		if l.events[i].acked != never {
 			c.report.Events++

@@ -24,13 +24,14 @@ const (
 type Log struct {
 	start time.Time
 
-	mu      sync.RWMutex
-	events  []event                 // guarded by mu
-	byID    map[nostr.ID]int        // guarded by mu; index of events
-	members map[membership][]change // guarded by mu; in order
-	faults  []*fault                // guarded by mu; in order
-	subs    []*Subscription         // guarded by mu
-	ends    []end                   // guarded by mu
+	mu       sync.RWMutex
+	events   []event                 // guarded by mu
+	byID     map[nostr.ID]int        // guarded by mu; index of events
+	members  map[membership][]change // guarded by mu; in order
+	faults   []*fault                // guarded by mu; in order
+	subs     []*Subscription         // guarded by mu
+	ends     []end                   // guarded by mu
+	restarts int                     // guarded by mu
 }
 
 type event struct {
@@ -223,4 +224,12 @@ func (l *Log) Disconnected(gateway string, dialled, at time.Duration, why string
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ends = append(l.ends, end{gateway: gateway, dialled: dialled, at: at, why: why})
+}
+
+// Restarted notes that a gateway has ended a connection with the announcement that it is being replaced, where that may
+// happen at any time. It explains itself.
+func (l *Log) Restarted() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.restarts++
 }

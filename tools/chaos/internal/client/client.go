@@ -213,6 +213,11 @@ func (c *Conn) Gone() <-chan struct{} { return c.gone }
 // Err returns why the connection has ended, once Gone is closed.
 func (c *Conn) Err() error { return c.err }
 
+// Restarted reports whether the relay has ended the connection with 1012, service restart, once Gone is closed.
+func (c *Conn) Restarted() bool {
+	return websocket.CloseStatus(c.err) == websocket.StatusServiceRestart
+}
+
 // Close ends the connection and waits for its reader.
 func (c *Conn) Close() {
 	c.stop()

@@ -37,6 +37,8 @@ type Config struct {
 	// Gateways are tried in turn. Host is the community's authority.
 	Gateways []Gateway
 	Host     string
+	// Restarts says that gateways may be replaced at any time: a connection that one ends with 1012 ends as it should.
+	Restarts bool
 	// Load is how much.
 	Load scenario.Load
 	// Log is what everything is written down in.

@@ -90,7 +90,11 @@ func (s *subscriber) run(ctx context.Context) {
 		}
 		given := s.converse(ctx, conn, gateway.Name, dialled)
 		conn.Close()
-		if ctx.Err() == nil && !given {
+		switch {
+		case ctx.Err() != nil || given:
+		case s.load.cfg.Restarts && conn.Restarted():
+			s.load.cfg.Log.Restarted()
+		default:
 			s.load.cfg.Log.Disconnected(gateway.Name, dialled, s.load.cfg.Log.Now(), conn.Err().Error())
 		}
 	}

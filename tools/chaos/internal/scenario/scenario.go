@@ -57,7 +57,8 @@ type Load struct {
 // Topics is the number of topics that are published to: the channels, and what is in none.
 func (l *Load) Topics() int { return l.Public + l.Private + 1 }
 
-func defaults() Load {
+// Defaults is the load of a scenario that says nothing of it.
+func Defaults() Load {
 	return Load{Subscribers: 500, Publishers: 4, Rate: 36, Public: 4, Private: 4, Churners: 4, Churn: 500 * time.Millisecond}
 }
 
@@ -85,7 +86,7 @@ func Parse(file string, content []byte) (*Scenario, error) {
 	if len(content) > maxFile {
 		return nil, fmt.Errorf("read %s: more than %d bytes", file, maxFile)
 	}
-	s := &Scenario{Name: strings.TrimSuffix(path.Base(file), path.Ext(file)), Load: defaults()}
+	s := &Scenario{Name: strings.TrimSuffix(path.Base(file), path.Ext(file)), Load: Defaults()}
 	decoder := yaml.NewDecoder(bytes.NewReader(content))
 	decoder.KnownFields(true)
 	err := decoder.Decode(s)
