@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/apiary-relay/apiary/pkg/nostr"
+	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
 	"github.com/apiary-relay/apiary/services/search/internal/fixture"
 )
 
@@ -63,6 +64,39 @@ func BenchmarkQuery(b *testing.B) {
 				}
 			}
 			b.ReportMetric(float64(events)/float64(b.N), "events/op")
+		})
+	}
+}
+
+// BenchmarkWindow measures a window of 50 of a channel whose newest 10,000 events are replies in one thread: as ingest stores
+// them, and as those are that were stored before it noted which a window shows.
+func BenchmarkWindow(b *testing.B) {
+	s, db := newService(b, DefaultConfig())
+	s.now = func() time.Time { return time.Unix(fixture.End, 0) }
+	db.Seed(b, 100_000)
+	c := serve(b, s)
+	db.Exec(b, `WITH hot AS (
+	INSERT INTO ingest.events (community_id, id, pubkey, kind, created_at, channel_id, raw, in_thread)
+	SELECT 1, sha256(('hot' || n)::bytea), sha256('author1'), 9, $1 - 1 - n, 2, convert_to(repeat('x', 400), 'UTF8'), true
+	FROM generate_series(1, 10000) n RETURNING id, pubkey, created_at)
+INSERT INTO ingest.replies (community_id, id, root_id, parent_id, depth, broadcast, pubkey, created_at)
+SELECT 1, id, sha256('event50'), sha256('event50'), 1, false, pubkey, created_at FROM hot`, fixture.End)
+	req := queryFor(fixture.Seeded, principal(fixture.Author(1)), nostr.Filter{
+		Kinds: []nostr.Kind{9}, Tags: []nostr.TagCondition{{Name: 'h', Values: []string{"c2"}}}, Limit: limit(50),
+	})
+	req.Paging = []*searchv1.Paging{{TopLevel: true}}
+	for _, bm := range []struct {
+		name  string
+		noted bool
+	}{{"noted", true}, {"looked up", false}} {
+		db.Exec(b, `UPDATE ingest.events SET in_thread = $1 WHERE channel_id = 2 AND created_at >= $2 AND in_thread <> $1`, bm.noted, fixture.End-10_001)
+		db.Exec(b, `ANALYZE ingest.events`)
+		b.Run(bm.name, func(b *testing.B) {
+			for b.Loop() {
+				answer, err := collect(c.Query(b.Context(), req))
+				require.NoError(b, err)
+				require.Len(b, answer[0].GetEvents(), 50)
+			}
 		})
 	}
 }

@@ -327,6 +327,8 @@ func TestTopLevelOfAChannel(t *testing.T) {
 		req.Paging = []*searchv1.Paging{paging}
 		return read(t, c, req)
 	}
+	// Of one reply it is noted with the event that it is shown in its thread alone; those from before are looked up.
+	db.Exec(t, `UPDATE ingest.events SET in_thread = true WHERE id = $1`, reply.ID[:])
 	for _, change := range []func(*nostr.Filter){
 		func(*nostr.Filter) {},
 		func(f *nostr.Filter) { f.Kinds = []nostr.Kind{9} },

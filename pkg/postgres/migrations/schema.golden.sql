@@ -336,7 +336,8 @@ CREATE TABLE ingest.events (
     channel_id bigint,
     expires_at bigint,
     commit_xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
-    raw bytea NOT NULL
+    raw bytea NOT NULL,
+    in_thread boolean DEFAULT false NOT NULL
 )
 PARTITION BY RANGE (created_at);
 
@@ -349,7 +350,8 @@ CREATE TABLE ingest.events_default (
     channel_id bigint,
     expires_at bigint,
     commit_xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
-    raw bytea NOT NULL
+    raw bytea NOT NULL,
+    in_thread boolean DEFAULT false NOT NULL
 );
 
 CREATE TABLE ingest.http_tokens (
@@ -703,6 +705,10 @@ CREATE INDEX events_channel ON ONLY ingest.events USING btree (community_id, cha
 
 CREATE INDEX events_default_community_id_channel_id_created_at_id_idx ON ingest.events_default USING btree (community_id, channel_id, created_at DESC, id) WHERE (channel_id IS NOT NULL);
 
+CREATE INDEX events_shown ON ONLY ingest.events USING btree (community_id, channel_id, created_at DESC, id) WHERE ((channel_id IS NOT NULL) AND (NOT in_thread));
+
+CREATE INDEX events_default_community_id_channel_id_created_at_id_idx1 ON ingest.events_default USING btree (community_id, channel_id, created_at DESC, id) WHERE ((channel_id IS NOT NULL) AND (NOT in_thread));
+
 CREATE UNIQUE INDEX events_time ON ONLY ingest.events USING btree (community_id, created_at DESC, id);
 
 CREATE UNIQUE INDEX events_default_community_id_created_at_id_idx ON ingest.events_default USING btree (community_id, created_at DESC, id);
@@ -742,6 +748,8 @@ ALTER INDEX ingest.event_tags_value ATTACH PARTITION ingest.event_tags_default_c
 ALTER INDEX ingest.event_tags_action ATTACH PARTITION ingest.event_tags_default_community_id_value_created_at_id_idx;
 
 ALTER INDEX ingest.events_channel ATTACH PARTITION ingest.events_default_community_id_channel_id_created_at_id_idx;
+
+ALTER INDEX ingest.events_shown ATTACH PARTITION ingest.events_default_community_id_channel_id_created_at_id_idx1;
 
 ALTER INDEX ingest.events_time ATTACH PARTITION ingest.events_default_community_id_created_at_id_idx;
 

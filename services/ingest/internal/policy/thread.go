@@ -17,6 +17,9 @@ type Reply struct {
 	Broadcast bool
 }
 
+// InThread reports whether the message is shown in its thread alone, and not among those of its channel.
+func (r *Reply) InThread() bool { return r.Depth > 0 && (!r.Broadcast || r.Depth > 1) }
+
 // MaxDepth is how deep a thread may be.
 const MaxDepth = 100
 

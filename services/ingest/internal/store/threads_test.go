@@ -69,6 +69,9 @@ func TestRepliesAreFiledInTheirThreads(t *testing.T) {
 		require.Equal(t, []any{hexID(first), hexID(c.parent), c.depth, c.broadcast}, []any{r, p, depth, broadcast}, c.reply.Event.Content)
 	}
 	require.Equal(t, 5, f.count(`SELECT count(*) FROM ingest.replies`))
+	require.Equal(t, 4, f.count(`SELECT count(*) FROM ingest.events WHERE in_thread`))
+	require.Equal(t, 4, f.count(`SELECT count(*) FROM ingest.events e JOIN ingest.replies r ON r.id = e.id WHERE e.in_thread AND NOT (r.broadcast AND r.depth = 1)`),
+		"what a window of the channel does not show, and nothing else")
 	require.Equal(t, [2]int{2, 5}, f.counts(first))
 	require.Equal(t, [2]int{2, 0}, f.counts(direct))
 	require.Equal(t, policy.Duplicate, f.verdict(nested))

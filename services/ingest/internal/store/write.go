@@ -19,10 +19,10 @@ import (
 // Statements that store what has been decided.
 const (
 	sqlInsertEvents = `
-INSERT INTO ingest.events (community_id, id, pubkey, kind, created_at, channel_id, expires_at, raw)
-SELECT community_id, id, pubkey, kind, created_at, nullif(channel_id, 0), nullif(expires_at, 0), raw
-FROM unnest($1::bigint[], $2::bytea[], $3::bytea[], $4::integer[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bytea[])
-    AS q (community_id, id, pubkey, kind, created_at, channel_id, expires_at, raw)`
+INSERT INTO ingest.events (community_id, id, pubkey, kind, created_at, channel_id, expires_at, raw, in_thread)
+SELECT community_id, id, pubkey, kind, created_at, nullif(channel_id, 0), nullif(expires_at, 0), raw, in_thread
+FROM unnest($1::bigint[], $2::bytea[], $3::bytea[], $4::integer[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bytea[], $9::boolean[])
+    AS q (community_id, id, pubkey, kind, created_at, channel_id, expires_at, raw, in_thread)`
 
 	sqlInsertTags = `
 INSERT INTO ingest.event_tags (community_id, name, value, created_at, id, kind)
@@ -180,13 +180,15 @@ func queueEvents(b *pgx.Batch, entries []*entry) {
 	n := len(entries)
 	communities, created, channels, expires := make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n)
 	ids, pubkeys, raws, kinds := make([][]byte, n), make([][]byte, n), make([][]byte, n), make([]int32, n)
+	inThread := make([]bool, n)
 	tags := newTagColumns(4 * n)
 	for i, e := range entries {
 		communities[i], created[i], channels[i], expires[i] = e.Community, e.Event.CreatedAt, e.channel.ID, e.ExpiresAt
 		ids[i], pubkeys[i], raws[i], kinds[i] = e.Event.ID[:], e.Event.PubKey[:], e.Raw, int32(e.Event.Kind)
+		inThread[i] = e.Reply != nil && e.Reply.InThread()
 		tags.addEvent(e.Community, e.Event)
 	}
-	b.Queue(sqlInsertEvents, communities, ids, pubkeys, kinds, created, channels, expires, raws)
+	b.Queue(sqlInsertEvents, communities, ids, pubkeys, kinds, created, channels, expires, raws, inThread)
 	if len(tags.names) > 0 {
 		b.Queue(sqlInsertTags, tags.communities, tags.names, tags.values, tags.created, tags.ids, tags.kinds)
 	}

@@ -21,6 +21,7 @@
 //	action    #p of one key, and only kinds that ask it to act  event_tags_action, then events_time
 //	tag       a tag condition (not h) that tells much           event_tags_value, then events_time
 //	channel   #h                                                channels (community_id, h), then events_channel
+//	          of these what no thread holds, in a window        events_shown
 //	authors   authors                                           events_author
 //	class     a tag condition that tells little (k, l)          event_tags_value, then events_time
 //	kinds     kinds                                             events_kind

@@ -69,6 +69,11 @@ const (
                 WHERE t.community_id = @community AND t.name = c.name AND t.value = c.value
                     AND t.created_at = e.created_at AND t.id = e.id OFFSET 0))`
 
+	// shown holds for what the index of a channel's window has; the rest of topLevel is for replies from before there was one.
+	//
+	// Index: events_shown.
+	shown = ` AND NOT e.in_thread`
+
 	// topLevel holds for an event that starts a thread, is in none, or answers the first event of one for everybody to see.
 	//
 	// Index: replies_pkey.
@@ -291,7 +296,7 @@ func steps(rows, candidates string) string {
 func candidates(s Shape, src source, columns, newest string) string {
 	scan := "\n        SELECT " + columns + "\n        FROM " + src.scan +
 		checks(s) +
-		"\n        WHERE " + access.Admitted + src.conditions + after(s, src) + newest
+		"\n        WHERE " + access.Admitted + src.conditions + window(s) + after(s, src) + newest
 	if src.outer == "" {
 		return scan
 	}
@@ -300,6 +305,14 @@ func candidates(s Shape, src source, columns, newest string) string {
 		where = "\n        WHERE " + src.where
 	}
 	return "\n        SELECT y.* FROM " + src.outer + "\n        CROSS JOIN LATERAL (" + scan + "\n        ) AS y" + where
+}
+
+// window is the condition on a candidate of a channel that it may be in its window.
+func window(s Shape) string {
+	if s.Top && s.Driver == DriverChannel {
+		return shown
+	}
+	return ""
 }
 
 // after is the condition on a candidate that it is on the page, or behind it.
