@@ -60,6 +60,60 @@ func BenchmarkMatch(b *testing.B) {
 	}
 }
 
+// others files n subscriptions that do not match the event of BenchmarkMatch, and ten that do.
+func others(n int) *Index[int] {
+	x := New[int]()
+	for i := range n {
+		f := nostr.Filter{Authors: []nostr.PubKey{numbered(100 + i)}}
+		switch i % 3 {
+		case 0:
+			f = nostr.Filter{Tags: []nostr.TagCondition{{Name: 'p', Values: []string{numbered(100 + i).String()}}}}
+		case 1:
+			f.Kinds = []nostr.Kind{nostr.KindChat, nostr.KindReaction}
+		}
+		x.Add(i, []nostr.Filter{f})
+	}
+	for i := range matching {
+		x.Add(-1-i, []nostr.Filter{{Kinds: []nostr.Kind{nostr.KindChat}}})
+	}
+	return x
+}
+
+const matching = 10
+
+func ordinary() *nostr.Event {
+	return &nostr.Event{PubKey: numbered(7), Kind: nostr.KindChat, CreatedAt: 1, Tags: nostr.Tags{{"h", "hive"}, {"p", numbered(7).String()}}}
+}
+
+// BenchmarkNotMatching shows that those who do not match cost nothing: ten match, among a thousand or a hundred thousand.
+func BenchmarkNotMatching(b *testing.B) {
+	event := ordinary()
+	for _, c := range []struct {
+		name string
+		n    int
+	}{{"1k", 1000}, {"100k", 100_000}} {
+		b.Run(c.name, func(b *testing.B) {
+			x := others(c.n)
+			var matched []int
+			b.ReportAllocs()
+			for b.Loop() {
+				matched = x.Match(event, matched[:0])
+			}
+			require.Len(b, matched, matching)
+		})
+	}
+}
+
+// The same as a count, which no machine disturbs: nobody is looked at but those who match.
+func TestWhoDoesNotMatchIsNotLookedAt(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1000, 100_000} {
+		x := others(n)
+		require.Len(t, candidates(x, ordinary()), matching, "among %d", n)
+		require.Len(t, x.Match(ordinary(), nil), matching)
+	}
+}
+
 // BenchmarkChurn is one subscription coming and going among many.
 func BenchmarkChurn(b *testing.B) {
 	x := New[int]()
