@@ -45,8 +45,11 @@ func QuotaExceeded(wait time.Duration) error {
 // one since. Ingest verifies in the order of arrival: what is forged is to cost nobody much time there.
 const trialEvents = 16
 
-// slot waits for a place for one EVENT in flight; free gives it back. It is not ok when the connection has ended.
+// slot waits for a place for one EVENT in flight, which only the reading goroutine does; free gives it back. It is not ok when the connection has ended.
 func (s *Session) slot() (free func(), ok bool) {
+	if s.slots == nil {
+		s.slots, s.trial = make(chan struct{}, s.srv.cfg.MaxEvents), make(chan struct{}, trialEvents)
+	}
 	places := []chan struct{}{s.slots}
 	if !s.trusted.Load() {
 		places = append(places, s.trial)

@@ -236,7 +236,9 @@ var errEnded = fault.New(fault.Cancelled, "")
 // run takes a subscription from opening to live. It returns the text to close it with, empty when it is
 // live or has ended by itself.
 func (s *Session) run(sub *subscription, p *commonv1.Principal) string {
-	ctx, cancel := context.WithCancelCause(s.ctx)
+	// Not a child that the connection would know, since it would keep the room for children as long as it lives: the end of
+	// the subscription, which that of the connection brings with it, ends the job.
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(s.ctx))
 	defer cancel(nil)
 	q, ok := sub.begin(func() { cancel(errEnded) })
 	if !ok {

@@ -33,8 +33,8 @@ type Session struct {
 	community *Community
 	client    *admit.Client
 	auth      authState
-	slots     chan struct{} // a place for each EVENT in flight
-	trial     chan struct{} // another one for each of a client that is not trusted
+	slots     chan struct{} // a place for each EVENT in flight; made with the first one, as most connections only listen
+	trial     chan struct{} // another one for each of a client that is not trusted; likewise
 	trusted   atomic.Bool   // the last event judged was not invalid
 	jobs      jobs
 	values    atomic.Int64        // cost of the subscriptions that have not ended
@@ -56,8 +56,8 @@ func (srv *Server) Start(
 ) {
 	s := &Session{
 		srv: srv, conn: c, ctx: c.Context(), id: srv.lastID.Add(1), community: community, client: client,
-		slots: make(chan struct{}, srv.cfg.MaxEvents), trial: make(chan struct{}, trialEvents), queries: semaphore.NewWeighted(srv.cfg.ConnQueries),
-		subs: make(map[string]*subscription),
+		queries: semaphore.NewWeighted(srv.cfg.ConnQueries),
+		subs:    make(map[string]*subscription),
 	}
 	s.jobs.init(srv.cfg.Workers, max(srv.cfg.MaxSubs, srv.cfg.Workers)+srv.cfg.MaxCounts)
 	s.auth.challenge = newChallenge()

@@ -35,7 +35,7 @@ type subscription struct {
 	ready  chan struct{} // closed when every topic is attached
 
 	mu        sync.Mutex
-	query     query // empty when it has ended
+	query     *query // nil when it has ended, or is live
 	phase     phase
 	waiting   int    // topics not attached yet
 	cancel    func() // stops the job that works on it; nil while there is none
@@ -48,7 +48,7 @@ type subscription struct {
 
 func newSubscription(s *Session, id string, q query) *subscription {
 	sub := &subscription{
-		s: s, id: id, prefix: hub.Prefix(id), query: q, cost: q.cost(),
+		s: s, id: id, prefix: hub.Prefix(id), query: &q, cost: q.cost(),
 		ready: make(chan struct{}), waiting: len(q.topics),
 	}
 	if len(q.topics) == 0 {
@@ -66,7 +66,10 @@ func (sub *subscription) begin(cancel func()) (query, bool) {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
 	sub.cancel = cancel
-	return sub.query, sub.phase != closed
+	if sub.phase == closed {
+		return query{}, false
+	}
+	return *sub.query, true
 }
 
 // pause notes that no job works on the subscription any more.
@@ -198,7 +201,7 @@ func (sub *subscription) end() bool {
 	for _, a := range sub.atts {
 		sub.s.srv.Live.Detach(a)
 	}
-	sub.atts, sub.held, sub.snapshot, sub.query = nil, nil, nil, query{}
+	sub.atts, sub.held, sub.snapshot, sub.query = nil, nil, nil, nil
 	sub.s.values.Add(-sub.cost)
 	sub.s.srv.Metrics.Subscribed(sub.s.ctx, -1)
 	return true
@@ -264,7 +267,7 @@ func (sub *subscription) release() (held []*hub.Event, more bool) {
 	case sub.phase == closed:
 		return nil, false
 	case len(sub.held) == 0:
-		sub.phase = running
+		sub.phase, sub.query = running, nil // the attachments know what they are for
 		return nil, false
 	}
 	held, sub.held, sub.heldBytes = sub.held, nil, 0
