@@ -31,15 +31,7 @@ type Config struct {
 }
 
 // DefaultConfig returns the defaults of the tags.
-func DefaultConfig() Config {
-	return Config{
-		Partitions: 64, QueueItems: 16384, QueueBytes: 64 << 20, MaxHandles: 1_000_000,
-		IdleGrace: 30 * time.Second, Watermark: time.Second, OpenTimeout: 10 * time.Second, BusSilence: 600 * time.Millisecond, RecentIDs: 8192,
-		AccessTimeout: 2 * time.Second, AccessHold: 10 * time.Second,
-		Replays: 16, ReplayTimeout: time.Minute, ReplayItems: 16384, ReplayBytes: 16 << 20,
-		DrainGrace: 3 * time.Second,
-	}
-}
+func DefaultConfig() Config { return config.MustDefault(Config{}) }
 
 // maxPartitions keeps a typing error from starting millions of goroutines.
 const maxPartitions = 4096

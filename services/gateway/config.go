@@ -51,7 +51,7 @@ type Config struct {
 	MissedPongs  int           `help:"Unanswered pings after which a client counts as gone." default:"3"`
 	WriteTimeout time.Duration `help:"How long a client may take no byte of what is written to it; twelve times as long for up to 1 MiB." default:"20s"`
 	QueueFrames  int           `help:"Event frames that may wait for one client." default:"1000"`
-	QueueBytes   int           `help:"Bytes of event frames that may wait for one client." default:"2097152"`
+	QueueBytes   int           `help:"Bytes of event frames that may wait for one client." default:"8388608"`
 	QueuedBytes  int64         `help:"Bytes of event frames that may wait for all clients together; beyond, each may have a 32nd of queue-bytes. 0 is no limit." default:"1073741824"`
 	SlowStrikes  int           `help:"Seconds in a row for which a client's queue may stay full." default:"15"`
 	HeldEvents   int           `help:"Live events held for one subscription while its history is sent." default:"1000"`
@@ -81,7 +81,7 @@ type Config struct {
 	ReadRate         int `help:"Bytes read from one connection, a second; each message and ping counts 1024 besides. What comes faster waits. 0 is no limit." default:"2097152"`
 	ReadBurst        int `help:"Bytes read from one connection at once, after it was quiet." default:"16777216"`
 	AddressReadRate  int `help:"Bytes read from all connections of one address, a second, beyond the 32768 (262144 at once) that each may send in any case. What comes faster waits. 0 is no limit." default:"2097152"`
-	AddressReadBurst int `help:"The same at once, after the address was quiet." default:"8388608"`
+	AddressReadBurst int `help:"The same at once, after the address was quiet." default:"2097152"`
 	OffenceRate      int `help:"Broken frames, invalid events and failed logins from one address, a second; who sends more of them is read more slowly. 0 is no limit." default:"50"`
 	OffenceBurst     int `help:"Broken frames, invalid events and failed logins from one address at once, after it sent none." default:"1000"`
 
@@ -96,25 +96,7 @@ type Config struct {
 }
 
 // DefaultConfig returns the defaults of the tags.
-func DefaultConfig() Config {
-	return Config{
-		Listen: "127.0.0.1:3000", MaxConnections: 10_000, Partitions: 64,
-		MaxFrame: 512 << 10, MaxContent: 256 << 10, MaxSubs: 1024, MaxSubValues: 100_000, MaxSubID: 256, MaxFilters: 10, MaxChannels: 128,
-		Limit: 500, CreatedAtWindow: 15 * time.Minute,
-		AuthTimeout: 5 * time.Second, AuthWindow: time.Minute, Revalidate: 30 * time.Second,
-		PingInterval: 30 * time.Second, MissedPongs: 3, WriteTimeout: 20 * time.Second,
-		QueueFrames: 1000, QueueBytes: 8 << 20, QueuedBytes: 1 << 30, SlowStrikes: 15, HeldEvents: 1000, HeldBytes: 8 << 20,
-		MaxEvents: 128, InFlightBytes: 128 << 20, SubmitTimeout: 15 * time.Second, SubmitWait: 3 * time.Second,
-		Workers: 8, MaxQueries: 16, ConnQueries: 4, HistoryBytes: 128 << 20, AttachTimeout: 5 * time.Second, CallTimeout: 10 * time.Second,
-		QueryTimeout: 2 * time.Minute, LiveWait: 30 * time.Second,
-		SpreadSubscriptions: 5000, SpreadDeliveries: 50_000,
-		EventRate: 100, EventBurst: 1000, ReqRate: 50, ReqBurst: 1200, ReadRate: 2 << 20, ReadBurst: 16 << 20,
-		AddressReadRate: 2 << 20, AddressReadBurst: 2 << 20,
-		OffenceRate: 50, OffenceBurst: 1000,
-		AgentEventsPerMinute: 120, OwnerEventsPerMinute: 1200, AgentCallsPerMinute: 600,
-		MaxCalls: 32, HostTTL: 5 * time.Second, DrainWindow: 20 * time.Second,
-	}
-}
+func DefaultConfig() Config { return config.MustDefault(Config{}) }
 
 // maxHostTTL bounds how long a closed or renamed community is still admitted under what it was.
 const maxHostTTL = 5 * time.Second
