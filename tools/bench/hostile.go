@@ -32,6 +32,7 @@ type hostile struct {
 	quiet    time.Duration // of a round without
 	rssLimit float64       // MB
 	only     string        // in the name of the attacks
+	longest  time.Duration // of a round with
 	// separately runs the attackers as a process of low priority, so that what they compute themselves is not
 	// taken for what they do to the relay.
 	separately bool
@@ -47,6 +48,7 @@ func (h *hostile) flags(name string) *flag.FlagSet {
 	flags.IntVar(&h.rounds, "rounds", 4, "rounds without attackers, and as many with them, in turns")
 	flags.StringVar(&h.only, "only", "", "use only the attacks with this in their name")
 	flags.DurationVar(&h.quiet, "quiet", 15*time.Second, "length of a round without")
+	flags.DurationVar(&h.longest, "longest", 0, "most time that a round's attackers take, whatever they have sent by then; 0 is no limit")
 	flags.Float64Var(&h.rssLimit, "rss-limit", 2048, "most resident memory in MB that is no failure")
 	return flags
 }
@@ -61,6 +63,7 @@ type verdict struct {
 	DeliverRatio   float64 `json:"deliver_p99_ratio"`
 	QueryRatio     float64 `json:"query_p99_ratio"`
 	IdleRatio      float64 `json:"idle_p99_ratio"` // to the same relay on a machine without attackers
+	AttackCores    float64 `json:"attack_cores"`   // processor time that the relay spent on attackers, by the time of the attack
 	RSSMax         float64 `json:"rss_max_mb"`
 	Crashed        int     `json:"crashed"`
 	Lost           int     `json:"lost"`
@@ -80,10 +83,14 @@ type side struct {
 	server         *server
 	good           *goodClients
 	idle, attacked observed
+	spent          time.Duration // processor time while attacked
 }
 
 // sides are the relay that is attacked and the one that is not.
-type sides struct{ victim, other side }
+type sides struct {
+	victim, other side
+	attacked      time.Duration // how long
+}
 
 // startSides starts both relays and lets their clients work a little: what is made at first use is no leak. close has to
 // be called in any case.
@@ -182,6 +189,9 @@ func runHostile(ctx context.Context, h hostile, out io.Writer) (err error) {
 	res.DeliverRatio = ratio(victim.attacked.deliver, other.attacked.deliver)
 	res.QueryRatio = ratio(victim.attacked.query, other.attacked.query)
 	res.P99Ratio = max(res.DeliverRatio, res.QueryRatio)
+	if both.attacked > 0 {
+		res.AttackCores = (victim.spent - other.spent).Seconds() / both.attacked.Seconds()
+	}
 	res.IdleRatio = max(ratio(victim.attacked.deliver, victim.idle.deliver), ratio(victim.attacked.query, victim.idle.query))
 	return errors.Join(err, report(out, h, res, both, tallies), h.judge(res))
 }
@@ -209,12 +219,39 @@ func (h *hostile) judge(res verdict) error {
 	return errors.Join(errs...)
 }
 
+// account begins to count processor time, that of the servers' children included, until what it returns is called.
+func (s *sides) account() (end func() error, err error) {
+	began := time.Now()
+	all := []*side{&s.victim, &s.other}
+	before := make([]time.Duration, len(all))
+	for i, side := range all {
+		if before[i], err = cpuOfTree(side.server.cmd.Process.Pid); err != nil {
+			return nil, err
+		}
+	}
+	return func() error {
+		for i, side := range all {
+			after, err := cpuOfTree(side.server.cmd.Process.Pid)
+			if err != nil {
+				return err
+			}
+			side.spent += after - before[i]
+		}
+		s.attacked += time.Since(began)
+		return nil
+	}, nil
+}
+
 // attackedRound runs the well-behaved clients for as long as one round's share of the attack takes.
 func (h *hostile) attackedRound(
 	ctx context.Context, both *sides, round int, tallies map[string]attack.Tally,
 ) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	account, err := both.account()
+	if err != nil {
+		return err
+	}
 	type ended struct {
 		tallies map[string]attack.Tally
 		err     error
@@ -237,6 +274,9 @@ func (h *hostile) attackedRound(
 		default:
 		}
 	}
+	if err := account(); err != nil {
+		return errors.Join(end.err, err)
+	}
 	for name, t := range end.tallies {
 		sum := tallies[name]
 		tallies[name] = attack.Tally{Bytes: sum.Bytes + t.Bytes, Sessions: sum.Sessions + t.Sessions}
@@ -248,7 +288,7 @@ func (h *hostile) attackedRound(
 func (h *hostile) attack(ctx context.Context, server *server, round int) (map[string]attack.Tally, error) {
 	cfg := attack.Config{
 		Addr: server.addr, Seed: h.seed + uint64(round), Bytes: h.megabyte * 1_000_000 / int64(h.rounds),
-		Sockets: h.sockets, Lurkers: h.lurkers, Only: h.only,
+		Sockets: h.sockets, Lurkers: h.lurkers, Only: h.only, Longest: h.longest,
 	}
 	if !h.separately {
 		return attack.Run(ctx, cfg)
@@ -312,6 +352,8 @@ func report(out io.Writer, h hostile, res verdict, both *sides, tallies map[stri
 	fmt.Fprintf(table, "\nRELAY\n")
 	fmt.Fprintf(table, "resident memory\t%.0f MB at most, %.0f allowed\n", res.RSSMax, h.rssLimit)
 	fmt.Fprintf(table, "lost, doubled\t%d, %d\n", res.Lost, res.Doubled)
+	fmt.Fprintf(table, "processor, with Postgres\t%.2f s while attacked for %.0f s, the undisturbed one %.2f s: %.2f cores for the attackers\n",
+		both.victim.spent.Seconds(), both.attacked.Seconds(), both.other.spent.Seconds(), res.AttackCores)
 	if err := table.Flush(); err != nil {
 		return err
 	}

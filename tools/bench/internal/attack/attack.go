@@ -32,6 +32,8 @@ type Config struct {
 	Sockets int
 	// Lurkers is how many connections send ten bytes a second, or subscribe to everything and never read.
 	Lurkers int
+	// Longest ends the attack, if it is not 0, whatever has been sent.
+	Longest time.Duration
 	// Only chooses the attacks with this in their name; all if it is empty.
 	Only string
 }
@@ -66,6 +68,9 @@ func Run(ctx context.Context, cfg Config) (map[string]Tally, error) {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	if cfg.Longest > 0 {
+		defer time.AfterFunc(cfg.Longest, func() { cancel(errEnough) }).Stop()
+	}
 	var lurkers, attackers sync.WaitGroup
 	for i := range cfg.Lurkers {
 		lurkers.Go(func() { _ = r.repeat(ctx, i, lurking) }) // the attackers tell when there is no relay
@@ -81,8 +86,14 @@ func Run(ctx context.Context, cfg Config) (map[string]Tally, error) {
 	err := context.Cause(ctx)
 	cancel(nil)
 	lurkers.Wait()
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
 	return r.tallies, err
 }
+
+// errEnough ends an attack that has taken long enough.
+var errEnough = errors.New("long enough")
 
 type run struct {
 	cfg  Config
