@@ -12,17 +12,43 @@ import (
 // places lately: whoever asks is put back in the queue by as much time as its key has used up, so that nobody waits for
 // ever for others that come anew. Who has held places for more than its share, because it asks much or what is hard to
 // answer, is greedy, and all of these together get only a part of the places: a place is given back when its work is
-// done, so to go first alone would mean to wait for theirs. Safe for concurrent use; no goroutines.
-type Fair[K comparable] struct {
+// done, so to go first alone would mean to wait for theirs. Such a place rests after its work for as long as that took,
+// so that the greedy leave room on what the places stand for too, and not only in the queue.
+//
+// Keys may cost nothing, so each belongs to a crowd, such as an address, that has a share of its own. A crowd beyond it
+// is not held back as a whole, since that may be many who ask little each: only who hurries, in asking more before what it
+// has asked for is done, is greedy then, whatever its key has used. Safe for concurrent use; no goroutines.
+type Fair[K, C comparable] struct {
 	usage  *Keyed[K] // milliseconds of holding a place
+	crowds *Keyed[C] // likewise
 	places int
-	greedy int // places for keys that are in debt
+	greedy int // places for the greedy
 
 	mu      sync.Mutex
 	held    int          // guarded by mu
-	heldBy  [2]int       // guarded by mu; of held: by modest and by greedy keys
+	heldBy  [2]int       // guarded by mu; of held: by modest and by greedy keys; of the latter those that rest as well
 	waiting [2]fairQueue // guarded by mu; likewise
 	asked   uint64       // guarded by mu; numbers the waiters
+}
+
+// FairConfig says how a Fair shares.
+type FairConfig struct {
+	// Places is how many there are, Greedy how many of them those may have that are beyond their share; at least 1 each.
+	Places, Greedy int
+	// Share is a key's time of holding one place, a second in the long run, and Burst at once; 0 makes every key modest.
+	Share, Burst time.Duration
+	// CrowdShare and CrowdBurst are the same of a crowd.
+	CrowdShare, CrowdBurst time.Duration
+	// Keys is how many keys, and how many crowds, are remembered, as by Keyed.
+	Keys int
+}
+
+// Asker is who asks for a place.
+type Asker[K, C comparable] struct {
+	Key   K
+	Crowd C
+	// Hurries is set for who asks while much that it has asked for before is not done.
+	Hurries bool
 }
 
 // Classes of keys.
@@ -31,26 +57,29 @@ const (
 	greedy
 )
 
-// NewFair returns places that are all free. A key's share is perSecond of holding one place in the long run, and
-// burst at once; greedy is how many places those get that are beyond it. At most maxKeys keys are remembered, as
-// by Keyed. perSecond of 0 or less makes every key modest. Each of the counts is at least 1.
-func NewFair[K comparable](places, greedy int, perSecond, burst time.Duration, maxKeys int) *Fair[K] {
-	places = max(places, 1)
-	return &Fair[K]{
-		usage:  NewKeyed[K](float64(perSecond.Milliseconds()), int(burst.Milliseconds()), maxKeys),
-		places: places, greedy: min(max(greedy, 1), places),
+// maxRest is the longest rest of a place: who waits for one is not to pay for what took long by an accident.
+const maxRest = time.Second
+
+// NewFair returns places that are all free.
+func NewFair[K, C comparable](cfg FairConfig) *Fair[K, C] {
+	places := max(cfg.Places, 1)
+	return &Fair[K, C]{
+		usage:  NewKeyed[K](float64(cfg.Share.Milliseconds()), int(cfg.Burst.Milliseconds()), cfg.Keys),
+		crowds: NewKeyed[C](float64(cfg.CrowdShare.Milliseconds()), int(cfg.CrowdBurst.Milliseconds()), cfg.Keys),
+		places: places, greedy: min(max(cfg.Greedy, 1), places),
 	}
 }
 
 // Acquire waits for a place. release gives it back and may be called once only; it is nil if ctx ended first, and the
 // error is then the cause of that.
-func (f *Fair[K]) Acquire(ctx context.Context, key K) (release func(), err error) {
+func (f *Fair[K, C]) Acquire(ctx context.Context, who Asker[K, C]) (release func(), err error) {
 	began := time.Now()
 	w := &fairWaiter{granted: make(chan struct{})}
-	if f.usage.Spend(key, 1, began) > 0 {
+	beyond, crowded := f.spend(who, 1, began)
+	if beyond || (crowded && who.Hurries) {
 		w.class = greedy
 	}
-	w.due = began.Add(f.usage.Used(key, began))
+	w.due = began.Add(f.usage.Used(who.Key, began))
 	f.mu.Lock()
 	f.asked++
 	w.turn = f.asked
@@ -65,29 +94,52 @@ func (f *Fair[K]) Acquire(ctx context.Context, key K) (release func(), err error
 		if w.place >= 0 {
 			heap.Remove(&f.waiting[w.class], w.place)
 		} else {
-			f.release(w.class)
+			f.held--
+			f.free(w.class)
 		}
 		return nil, context.Cause(ctx)
 	}
 	began = time.Now()
 	return func() {
 		now := time.Now()
-		f.usage.Spend(key, int(now.Sub(began).Milliseconds()), now)
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.release(w.class)
+		took := now.Sub(began)
+		f.spend(who, int(took.Milliseconds()), now)
+		f.release(w.class, took)
 	}, nil
 }
 
-// release gives a place back. Called with mu held.
-func (f *Fair[K]) release(class int) {
+// spend notes use, and reports whether the key and the crowd are beyond their share.
+func (f *Fair[K, C]) spend(who Asker[K, C], milliseconds int, now time.Time) (key, crowd bool) {
+	key = f.usage.Spend(who.Key, milliseconds, now) > 0
+	crowd = f.crowds.Spend(who.Crowd, milliseconds, now) > 0
+	return key, crowd
+}
+
+// release gives a place back that was held for so long.
+func (f *Fair[K, C]) release(class int, took time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.held--
+	if class != greedy || took <= 0 {
+		f.free(class)
+		return
+	}
+	time.AfterFunc(min(took, maxRest), func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.free(class)
+	})
+	f.grant() // the modest need not wait for that
+}
+
+// free ends a place's use by a class. Called with mu held.
+func (f *Fair[K, C]) free(class int) {
 	f.heldBy[class]--
 	f.grant()
 }
 
 // grant gives free places to whose turn it is. Called with mu held.
-func (f *Fair[K]) grant() {
+func (f *Fair[K, C]) grant() {
 	for f.held < f.places {
 		class := modest
 		if len(f.waiting[modest]) == 0 {

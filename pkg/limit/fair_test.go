@@ -15,10 +15,17 @@ import (
 	"github.com/apiary-relay/apiary/pkg/limit"
 )
 
+// newFair returns places of which the crowds may have any share.
+func newFair(places, greedy int, share, burst time.Duration) *limit.Fair[string, string] {
+	return limit.NewFair[string, string](limit.FairConfig{Places: places, Greedy: greedy, Share: share, Burst: burst, Keys: 100})
+}
+
+func by(key string) limit.Asker[string, string] { return limit.Asker[string, string]{Key: key} }
+
 // hold holds a place for a while.
-func hold(t *testing.T, f *limit.Fair[string], key string, d time.Duration) {
+func hold(t *testing.T, f *limit.Fair[string, string], key string, d time.Duration) {
 	t.Helper()
-	release, err := f.Acquire(t.Context(), key)
+	release, err := f.Acquire(t.Context(), by(key))
 	if err != nil {
 		t.Error(err)
 		return
@@ -30,7 +37,7 @@ func hold(t *testing.T, f *limit.Fair[string], key string, d time.Duration) {
 
 func TestWhoHoldsPlacesLongGoesAfterTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := limit.NewFair[string](4, 1, 100*time.Millisecond, time.Second, 100)
+		f := newFair(4, 1, 100*time.Millisecond, time.Second)
 		hold(t, f, "hog", 5*time.Second) // its share for fifty seconds
 		var order []string
 		var mu sync.Mutex
@@ -57,16 +64,17 @@ func TestWhoHoldsPlacesLongGoesAfterTheOthers(t *testing.T) {
 		wg.Wait()
 		require.Equal(t, []string{"hog", "late", "modest", "modest", "modest"}, order[:5],
 			"the first hog was there before; then the latecomer had its place before the next hog, and the hogs had one at a time")
-		require.Equal(t, 2400*time.Millisecond, time.Since(began).Round(50*time.Millisecond))
+		// Each of the eight takes 300 ms, and the place rests as long before the next one.
+		require.Equal(t, 4500*time.Millisecond, time.Since(began).Round(50*time.Millisecond))
 	})
 }
 
 func TestTheLeastGreedyIsFirstOfThose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := limit.NewFair[string](1, 1, 100*time.Millisecond, time.Second, 100)
+		f := newFair(1, 1, 100*time.Millisecond, time.Second)
 		hold(t, f, "a", 1900*time.Millisecond)
 		hold(t, f, "b", 1300*time.Millisecond)
-		occupied, err := f.Acquire(t.Context(), "c")
+		occupied, err := f.Acquire(t.Context(), by("c"))
 		require.NoError(t, err)
 		first := make(chan string, 2)
 		for _, key := range []string{"a", "b"} {
@@ -85,9 +93,9 @@ func TestTheLeastGreedyIsFirstOfThose(t *testing.T) {
 // Who has used less is served sooner, though not before who has waited for as long as that makes a difference.
 func TestWhoAskedLittleIsNotHeldUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := limit.NewFair[string](1, 1, 500*time.Millisecond, 10*time.Second, 100)
+		f := newFair(1, 1, 500*time.Millisecond, 10*time.Second)
 		hold(t, f, "busy", time.Second) // two seconds' share, of which one is made good for
-		occupied, err := f.Acquire(t.Context(), "c")
+		occupied, err := f.Acquire(t.Context(), by("c"))
 		require.NoError(t, err)
 		order := make(chan string, 4)
 		ask := func(key string) {
@@ -107,16 +115,65 @@ func TestWhoAskedLittleIsNotHeldUp(t *testing.T) {
 	})
 }
 
+// A place that the greedy have had rests; for those who are not it is free at once.
+func TestAPlaceOfTheGreedyRests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFair(1, 1, 100*time.Millisecond, 100*time.Millisecond)
+		hold(t, f, "hog", 3*time.Second)
+		began := time.Now()
+		for _, work := range []time.Duration{200 * time.Millisecond, 5 * time.Second, 0} {
+			hold(t, f, "hog", work)
+			hold(t, f, "modest", 0)
+		}
+		require.Equal(t, 2*200*time.Millisecond+5*time.Second+time.Second, time.Since(began), "the rest has its end")
+	})
+}
+
+// A crowd that uses much has to itself what the greedy have, but only those of it who hurry.
+func TestWhoHurriesInACrowdGoesAfterTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := limit.NewFair[string, string](limit.FairConfig{
+			Places: 2, Greedy: 1, Share: time.Second, Burst: time.Hour,
+			CrowdShare: 100 * time.Millisecond, CrowdBurst: time.Second, Keys: 100,
+		})
+		take := func(key, crowd string, hurries bool) (release func(), at time.Duration) {
+			began := time.Now()
+			release, err := f.Acquire(t.Context(), limit.Asker[string, string]{Key: key, Crowd: crowd, Hurries: hurries})
+			require.NoError(t, err)
+			return release, time.Since(began)
+		}
+		work := func(d time.Duration) { <-time.NewTimer(d).C }
+
+		first, _ := take("a", "x", true)
+		second, _ := take("b", "x", true)
+		work(1500 * time.Millisecond) // the share of the crowd, and some more
+		first()
+		second()
+
+		first, waited := take("c", "x", true) // keys are new all the time
+		require.Zero(t, waited)
+		work(400 * time.Millisecond)
+		first()
+		_, waited = take("d", "x", false)
+		require.Zero(t, waited, "who asks one thing at a time does not wait for the others of its address")
+		last, waited := take("e", "x", true)
+		require.Equal(t, 400*time.Millisecond, waited)
+		last()
+		_, waited = take("f", "y", true)
+		require.Zero(t, waited, "another crowd has its own share")
+	})
+}
+
 func TestWhoGivesUpLeavesTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := limit.NewFair[string](1, 1, 0, 0, 1)
-		release, err := f.Acquire(t.Context(), "a")
+		f := newFair(1, 1, 0, 0)
+		release, err := f.Acquire(t.Context(), by("a"))
 		require.NoError(t, err)
 		enough := errors.New("enough")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			none, err := f.Acquire(ctx, "b")
+			none, err := f.Acquire(ctx, by("b"))
 			require.ErrorIs(t, err, enough)
 			require.Nil(t, none)
 		})
@@ -131,7 +188,10 @@ func TestWhoGivesUpLeavesTheQueue(t *testing.T) {
 func TestPlacesAreNeitherLostNorMultiplied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const places = 5
-		f := limit.NewFair[int](places, 2, 50*time.Millisecond, 100*time.Millisecond, 8)
+		f := limit.NewFair[int, int](limit.FairConfig{
+			Places: places, Greedy: 2, Share: 50 * time.Millisecond, Burst: 100 * time.Millisecond,
+			CrowdShare: 50 * time.Millisecond, CrowdBurst: 100 * time.Millisecond, Keys: 8,
+		})
 		var held atomic.Int64
 		var wg sync.WaitGroup
 		for who := range 40 {
@@ -139,7 +199,7 @@ func TestPlacesAreNeitherLostNorMultiplied(t *testing.T) {
 				r := rand.New(rand.NewPCG(1, uint64(who)))
 				for range 50 {
 					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(r.IntN(30))*time.Millisecond)
-					if release, err := f.Acquire(ctx, who%10); err == nil {
+					if release, err := f.Acquire(ctx, limit.Asker[int, int]{Key: who % 10, Crowd: who % 3, Hurries: r.IntN(2) == 0}); err == nil {
 						require.LessOrEqual(t, held.Add(1), int64(places))
 						work := time.NewTimer(time.Duration(r.IntN(10)) * time.Millisecond)
 						<-work.C
@@ -153,7 +213,7 @@ func TestPlacesAreNeitherLostNorMultiplied(t *testing.T) {
 		wg.Wait()
 		var all []func()
 		for range places {
-			release, err := f.Acquire(t.Context(), 100+len(all))
+			release, err := f.Acquire(t.Context(), limit.Asker[int, int]{Key: 100 + len(all), Crowd: 100})
 			require.NoError(t, err)
 			all = append(all, release)
 		}

@@ -151,6 +151,10 @@ func (g *Gate) Client(addr netip.Addr) *Client {
 // Addr returns the client's address, the zero Addr if it is not known.
 func (c *Client) Addr() netip.Addr { return c.addr }
 
+// Network is what the rates of an address are counted by: the address, or of IPv6 a network of 64 bits; the zero Prefix if
+// it is not known.
+func (c *Client) Network() netip.Prefix { return c.network }
+
 // eventUnit is the size of an event that counts as one; larger ones count as several, as they cost so much more.
 const eventUnit = 4 << 10
 

@@ -49,10 +49,11 @@ func (s *Session) history(ctx context.Context, sub *subscription, q query, p *co
 	h := &history{s: s, sub: sub, patience: slotPatience}
 	defer h.leave()
 	err := s.inTurn(ctx, func() error {
-		if err := s.srv.presence(ctx, s.community.ID, q, p, h.add); err != nil || !q.stored {
+		who := s.asker(p)
+		if err := s.srv.presence(ctx, who, s.community.ID, q, p, h.add); err != nil || !q.stored {
 			return err
 		}
-		return s.srv.stored(ctx, s.community.ID, q, p, func(first *searchv1.QueryResponse) { sub.setSnapshot(first.GetSnapshot()) }, h.add)
+		return s.srv.stored(ctx, who, s.community.ID, q, p, func(first *searchv1.QueryResponse) { sub.setSnapshot(first.GetSnapshot()) }, h.add)
 	})
 	if err != nil {
 		return callError(ctx, err)

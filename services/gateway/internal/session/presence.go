@@ -62,14 +62,14 @@ type presences struct {
 
 // presence passes an event for each key that the query asks about and that is online to each.
 func (srv *Server) presence(
-	ctx context.Context, community int64, q query, p *commonv1.Principal, each func(ctx context.Context, raw []byte) error,
+	ctx context.Context, who turn, community int64, q query, p *commonv1.Principal, each func(ctx context.Context, raw []byte) error,
 ) error {
 	if len(q.presences) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, srv.cfg.QueryTimeout)
 	defer cancel()
-	statuses, err := srv.presences(ctx, community, q, p)
+	statuses, err := srv.presences(ctx, who, community, q, p)
 	if err != nil {
 		return err
 	}
@@ -93,9 +93,9 @@ func (srv *Server) presence(
 
 // presences asks about the keys of a query. To a principal that may not use the community any more nobody is online.
 func (srv *Server) presences(
-	ctx context.Context, community int64, q query, p *commonv1.Principal,
+	ctx context.Context, who turn, community int64, q query, p *commonv1.Principal,
 ) ([]*ingestv1.PresenceStatus, error) {
-	release, err := srv.queries.Acquire(ctx, asker(community, p))
+	release, err := srv.queries.Acquire(ctx, who)
 	if err != nil {
 		return nil, err
 	}

@@ -325,7 +325,7 @@ func (s *Session) count(f *wire.Frame, start time.Time) {
 		var n uint64
 		var hll []byte
 		err := s.inTurn(s.ctx, func() (err error) {
-			n, hll, err = s.srv.count(s.ctx, s.community.ID, q, p)
+			n, hll, err = s.srv.count(s.ctx, s.asker(p), s.community.ID, q, p)
 			return err
 		})
 		if err != nil {

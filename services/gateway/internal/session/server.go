@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"log/slog"
+	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -115,7 +116,7 @@ type Server struct {
 
 	lastID  atomic.Uint64
 	bytes   *semaphore.Weighted // of EVENTs in flight
-	queries *limit.Fair[askerKey]
+	queries *limit.Fair[askerKey, netip.Prefix]
 	parking parking
 
 	admissions *semaphore.Weighted // keys that search is asked about
@@ -127,7 +128,7 @@ func NewServer(cfg Config, deps Deps) *Server {
 	return &Server{
 		cfg: cfg, Deps: deps,
 		bytes:   semaphore.NewWeighted(cfg.MaxEventBytes),
-		queries: limit.NewFair[askerKey](int(cfg.MaxQueries), int(cfg.MaxQueries/greedyPart), queryShare, queryBurst, askers),
+		queries: limit.NewFair[askerKey, netip.Prefix](fairConfig(int(cfg.MaxQueries))),
 		parking: newParking(cfg.HistoryBytes),
 
 		admissions: semaphore.NewWeighted(maxAdmissions),

@@ -283,6 +283,9 @@ func (j *jobs) work(do func()) {
 	}
 }
 
+// inHand returns how many jobs run or queue.
+func (j *jobs) inHand() int { return len(j.slots) }
+
 func (j *jobs) wait() { j.wg.Wait() }
 
 // authState is who has authenticated. principal is replaced, never changed.

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/netip"
 	"time"
 
 	"github.com/apiary-relay/apiary/pkg/fault"
+	"github.com/apiary-relay/apiary/pkg/limit"
 	"github.com/apiary-relay/apiary/pkg/nostr"
 	commonv1 "github.com/apiary-relay/apiary/proto/gen/apiary/common/v1"
 	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
@@ -28,11 +30,12 @@ func (srv *Server) Stored(
 	if err != nil {
 		return err
 	}
-	err = srv.presence(ctx, community, q, p, func(_ context.Context, raw []byte) error { return each(raw) })
+	who := asker(community, p)
+	err = srv.presence(ctx, who, community, q, p, func(_ context.Context, raw []byte) error { return each(raw) })
 	if err != nil || !q.stored {
 		return err
 	}
-	return srv.stored(ctx, community, q, p, func(*searchv1.QueryResponse) {}, func(_ context.Context, raw []byte) error {
+	return srv.stored(ctx, who, community, q, p, func(*searchv1.QueryResponse) {}, func(_ context.Context, raw []byte) error {
 		return each(raw)
 	})
 }
@@ -47,7 +50,7 @@ func (srv *Server) StoredPage(
 		return false, err
 	}
 	q.paging = []*searchv1.Paging{paging}
-	err = srv.stored(ctx, community, q, p, func(first *searchv1.QueryResponse) { cut = first.GetCut() }, func(_ context.Context, raw []byte) error {
+	err = srv.stored(ctx, asker(community, p), community, q, p, func(first *searchv1.QueryResponse) { cut = first.GetCut() }, func(_ context.Context, raw []byte) error {
 		return each(raw)
 	})
 	return cut, err
@@ -62,18 +65,30 @@ func (srv *Server) Count(
 	if err != nil {
 		return 0, nil, err
 	}
-	return srv.count(ctx, community, q, p)
+	return srv.count(ctx, asker(community, p), community, q, p)
 }
 
 // What stored queries of one key may use of the process's places before they go after those of others, and how much
-// of the places is left to all keys that use more: a client that asks much, or what is hard to answer, is served
-// from what others leave.
+// of the places is left to all that use more: a client that asks much, or what is hard to answer, is served
+// from what others leave. New keys cost nothing, so what all connections of an address use is counted as well; once it
+// is more than its share, those of them that have more in hand than may run at a time go after others too, whatever
+// their keys have used.
 const (
-	queryShare = 500 * time.Millisecond // of a second
-	queryBurst = 250 * time.Millisecond
-	greedyPart = 4 // one in
-	askers     = 1 << 14
+	queryShare   = 500 * time.Millisecond // of a second
+	queryBurst   = 250 * time.Millisecond
+	addressShare = 500 * time.Millisecond // of a second
+	addressBurst = 2 * time.Second
+	greedyPart   = 8 // one in
+	askers       = 1 << 14
 )
+
+// fairConfig is how sessions share so many places.
+func fairConfig(places int) limit.FairConfig {
+	return limit.FairConfig{
+		Places: places, Greedy: places / greedyPart, Share: queryShare, Burst: queryBurst,
+		CrowdShare: addressShare, CrowdBurst: addressBurst, Keys: askers,
+	}
+}
 
 // askerKey is whose share a stored query is counted to.
 type askerKey struct {
@@ -81,23 +96,34 @@ type askerKey struct {
 	pubkey    nostr.PubKey
 }
 
-func asker(community int64, p *commonv1.Principal) askerKey {
+// turn is on whose behalf a place is asked for.
+type turn = limit.Asker[askerKey, netip.Prefix]
+
+// asker is a principal that asks one thing at a time, over HTTP.
+func asker(community int64, p *commonv1.Principal) turn {
 	a := askerKey{community: community}
 	if keys := p.GetPubkeys(); len(keys) > 0 {
 		copy(a.pubkey[:], keys[0])
 	}
-	return a
+	return turn{Key: a}
+}
+
+// asker is a principal of the connection, as of now.
+func (s *Session) asker(p *commonv1.Principal) turn {
+	who := asker(s.community.ID, p)
+	who.Crowd, who.Hurries = s.client.Network(), int64(s.jobs.inHand()) > s.srv.cfg.ConnQueries
+	return who
 }
 
 // stored runs a stored query: begin is called first, with the first response, each with every event. The context of each ends
 // with the query's.
 func (srv *Server) stored(
-	ctx context.Context, community int64, q query, p *commonv1.Principal,
+	ctx context.Context, who turn, community int64, q query, p *commonv1.Principal,
 	begin func(first *searchv1.QueryResponse), each func(ctx context.Context, raw []byte) error,
 ) error {
 	ctx, cancel := context.WithTimeout(ctx, srv.cfg.QueryTimeout)
 	defer cancel()
-	release, err := srv.queries.Acquire(ctx, asker(community, p))
+	release, err := srv.queries.Acquire(ctx, who)
 	if err != nil {
 		return err
 	}
@@ -139,9 +165,9 @@ func (srv *Server) stored(
 // registers are only passed on when the client asked with one filter: with another one besides, even one that
 // matches nothing, it could not tell the offset.
 func (srv *Server) count(
-	ctx context.Context, community int64, q query, p *commonv1.Principal,
+	ctx context.Context, who turn, community int64, q query, p *commonv1.Principal,
 ) (n uint64, hll []byte, err error) {
-	err = srv.presence(ctx, community, q, p, func(context.Context, []byte) error {
+	err = srv.presence(ctx, who, community, q, p, func(context.Context, []byte) error {
 		n++
 		return nil
 	})
@@ -150,7 +176,7 @@ func (srv *Server) count(
 	}
 	ctx, cancel := context.WithTimeout(ctx, srv.cfg.QueryTimeout)
 	defer cancel()
-	release, err := srv.queries.Acquire(ctx, asker(community, p))
+	release, err := srv.queries.Acquire(ctx, who)
 	if err != nil {
 		return 0, nil, err
 	}

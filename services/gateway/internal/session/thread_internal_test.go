@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -73,9 +74,9 @@ func (s asked) DescribeThreads(context.Context, *searchv1.DescribeThreadsRequest
 // Threads are read in turn with stored queries, of which the process has so many at a time.
 func TestThreadsWaitForTheirTurn(t *testing.T) {
 	srv := &Server{
-		cfg: Config{CallTimeout: time.Minute}, queries: limit.NewFair[askerKey](1, 1, time.Second, time.Second, 8), Deps: Deps{Search: asked{t: t}},
+		cfg: Config{CallTimeout: time.Minute}, queries: limit.NewFair[askerKey, netip.Prefix](limit.FairConfig{Places: 1, Greedy: 1, Share: time.Second, Burst: time.Second, Keys: 8}), Deps: Deps{Search: asked{t: t}},
 	}
-	release, err := srv.queries.Acquire(t.Context(), askerKey{})
+	release, err := srv.queries.Acquire(t.Context(), turn{})
 	require.NoError(t, err)
 	defer release()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)

@@ -1,0 +1,121 @@
+package session
+
+import (
+	"net/netip"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/apiary-relay/apiary/pkg/limit"
+	"github.com/apiary-relay/apiary/pkg/testkit/nostrtest"
+	commonv1 "github.com/apiary-relay/apiary/proto/gen/apiary/common/v1"
+	"github.com/apiary-relay/apiary/services/gateway/internal/admit"
+)
+
+// A connection hurries once it has more in hand than may run at a time, and no longer than that.
+func TestWhoAsksMoreThanMayRunHurries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const running = 3
+		gate := admit.New(admit.Config{})
+		s := &Session{
+			srv: &Server{cfg: Config{ConnQueries: running}}, community: &Community{ID: 7},
+			client: gate.Client(netip.MustParseAddr("2001:db8::1")),
+		}
+		s.jobs.init(running, 100)
+		key := nostrtest.Key("alice").PubKey()
+		p := &commonv1.Principal{Pubkeys: [][]byte{key[:]}}
+		work, done := make(chan struct{}), make(chan struct{})
+		for range running {
+			s.jobs.add(t.Context(), func() { <-work })
+			require.False(t, s.asker(p).Hurries)
+		}
+		s.jobs.add(t.Context(), func() { close(done) })
+		require.True(t, s.asker(p).Hurries)
+		require.Equal(t, limit.Asker[askerKey, netip.Prefix]{
+			Key: askerKey{community: 7, pubkey: key}, Crowd: netip.MustParsePrefix("2001:db8::/64"), Hurries: true,
+		}, s.asker(p))
+		close(work)
+		<-done
+		s.jobs.wait()
+		require.False(t, s.asker(p).Hurries)
+	})
+}
+
+// crowd asks for places for clients of one address: each as many queries at once, as often as may run of a connection.
+type crowd struct {
+	queries *limit.Fair[askerKey, netip.Prefix]
+	network netip.Prefix
+}
+
+// ask runs a query of a client that takes so long, and returns how long that took with the wait.
+func (c *crowd) ask(t *testing.T, client int, hurries bool, takes time.Duration) time.Duration {
+	t.Helper()
+	began := time.Now()
+	release, err := c.queries.Acquire(t.Context(), turn{Key: askerKey{community: int64(client)}, Crowd: c.network, Hurries: hurries})
+	if err != nil {
+		t.Error(err)
+		return 0
+	}
+	<-time.NewTimer(takes).C
+	release()
+	return time.Since(began)
+}
+
+// flood has clients ask that many queries each, running four at a time.
+func (c *crowd) flood(t *testing.T, clients, queries int, takes time.Duration) (wait func()) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for client := range clients {
+		left := make(chan struct{}, queries)
+		for range queries {
+			left <- struct{}{}
+		}
+		close(left)
+		for range 4 {
+			wg.Go(func() {
+				for range left {
+					c.ask(t, client, len(left) > 0, takes)
+				}
+			})
+		}
+	}
+	return wg.Wait
+}
+
+// Two hundred people behind one address who all come back at the same time, and open a dozen subscriptions each, are
+// served about as soon as Postgres can, and who comes then and asks one thing does not wait for them.
+func TestAnOfficeIsNoFlood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &crowd{limit.NewFair[askerKey, netip.Prefix](fairConfig(16)), netip.MustParsePrefix("192.0.2.1/32")}
+		began := time.Now()
+		wait := c.flood(t, 200, 12, 3*time.Millisecond)
+		synctest.Wait()
+		require.Less(t, c.ask(t, 1000, false, 3*time.Millisecond), 200*time.Millisecond)
+		wait()
+		require.Less(t, time.Since(began), 10*time.Second)
+		require.Equal(t, 3*time.Millisecond, c.ask(t, 1, false, 3*time.Millisecond))
+	})
+}
+
+// A flood from one address has, once the address has used what it may use at once, a part of the places, which rest
+// half of the time, whatever keys it comes with; its neighbours at the address and everybody else go first.
+func TestAFloodOfNewKeysHasWhatOthersLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &crowd{limit.NewFair[askerKey, netip.Prefix](fairConfig(16)), netip.MustParsePrefix("192.0.2.1/32")}
+		other := &crowd{c.queries, netip.MustParsePrefix("192.0.2.2/32")}
+		const clients, queries, takes = 32, 40, 10 * time.Millisecond
+		began := time.Now()
+		wait := c.flood(t, clients, queries, takes)
+		<-time.NewTimer(time.Second).C // its first seconds of places are over
+		for range 50 {
+			require.Equal(t, takes, c.ask(t, 1000, false, takes))
+			require.Equal(t, takes, other.ask(t, 1001, true, takes))
+		}
+		wait()
+		served := (clients * queries * takes).Seconds() / time.Since(began).Seconds()
+		require.Less(t, served, 2.0, "places' worth of work")
+	})
+}
