@@ -23,7 +23,7 @@ type Config struct {
 	Pressure *Pressure
 	// ControlFrames and ControlBytes bound the control frames that wait.
 	ControlFrames, ControlBytes int
-	// FlushFrames and FlushBytes bound one vectored write.
+	// FlushFrames and FlushBytes bound one vectored write; frames that are queued in one piece count as one.
 	FlushFrames, FlushBytes int
 	// PingInterval is the time between pings; 0 sends none.
 	PingInterval time.Duration
@@ -115,7 +115,7 @@ func (c *Conn) Cause() string {
 // Control queues a frame that must not be lost. When even the control budget is used up the
 // connection is closed.
 func (c *Conn) Control(f cork.Frame) {
-	v, start := c.queue.push(f, control)
+	v, start := c.queue.push(control, f)
 	if start {
 		c.startFlush()
 	}
@@ -124,11 +124,11 @@ func (c *Conn) Control(f cork.Frame) {
 	}
 }
 
-// Event queues an event frame, once Serve has begun, and reports false if there was no room for it; the caller then says
-// WantRoom if it has something to do once there is. On a closing connection frames vanish and the
-// result is true.
-func (c *Conn) Event(f cork.Frame) bool {
-	v, start := c.queue.push(f, event)
+// Event queues event frames in order, once Serve has begun, and reports false if there was no room for all of
+// them: then those from the first on that did not fit are not queued, and the caller says WantRoom if it has
+// something to do once there is. On a closing connection frames vanish and the result is true.
+func (c *Conn) Event(frames ...cork.Frame) bool {
+	v, start := c.queue.push(event, frames...)
 	if start {
 		c.startFlush()
 	}
@@ -149,7 +149,7 @@ func (c *Conn) WantRoom() {
 // History queues a frame of stored events without regard to the budget: its caller has waited in
 // HistoryRoom first. So the overshoot is one frame per caller.
 func (c *Conn) History(f cork.Frame) {
-	if _, start := c.queue.push(f, history); start {
+	if _, start := c.queue.push(history, f); start {
 		c.startFlush()
 	}
 }
@@ -207,8 +207,8 @@ func (c *Conn) flush() {
 			c.queue.rest()
 			return
 		}
-		bytes, room := c.queue.written(len(frames))
-		c.m.Flushed(c.ctx, len(frames), bytes)
+		written, bytes, room := c.queue.written(len(frames))
+		c.m.Flushed(c.ctx, written, bytes)
 		if room {
 			c.stopStrikes()
 			c.handler.Room()

@@ -71,10 +71,10 @@ func (b *budget) most() int {
 	return b.maxBytes
 }
 
-// fits reports whether a frame of n bytes may be added. One frame always fits an empty queue,
-// whatever its size.
-func (b *budget) fits(n int) bool {
-	return b.frames < b.maxFrames && (b.frames == 0 || b.bytes+n <= b.most())
+// fits reports whether so many frames of n bytes together may be added. What is queued in one piece always fits
+// an empty queue, whatever its size.
+func (b *budget) fits(frames, n int) bool {
+	return b.frames == 0 || (b.frames+frames <= b.maxFrames && b.bytes+n <= b.most())
 }
 
 // half reports whether at most half of the budget is in use: the low-water mark of everybody who
@@ -82,8 +82,8 @@ func (b *budget) fits(n int) bool {
 // pressure is woken by what is written of its own, which is never nothing.
 func (b *budget) half() bool { return b.frames <= b.maxFrames/2 && b.bytes <= b.most()/2 }
 
-func (b *budget) add(n int)  { b.count(1, n) }
-func (b *budget) done(n int) { b.count(-1, -n) }
+func (b *budget) add(f cork.Frame)  { b.count(f.Count(), f.Size()) }
+func (b *budget) done(f cork.Frame) { b.count(-f.Count(), -f.Size()) }
 
 // clear notes that everything was dropped.
 func (b *budget) clear() { b.count(-b.frames, -b.bytes) }
@@ -122,29 +122,32 @@ type closing struct {
 
 var itemPool = sync.Pool{New: func() any { s := make([]item, 0, 64); return &s }}
 
-// push appends f if its budget allows and reports whether the caller must start a flushing
-// goroutine.
-func (q *queue) push(f cork.Frame, c class) (v verdict, start bool) {
+// push appends frames, at least one, as far as their budget allows and reports whether the caller must start a
+// flushing goroutine, whatever the verdict.
+func (q *queue) push(c class, frames ...cork.Frame) (v verdict, start bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.stop != nil {
 		return gone, false
 	}
-	n := f.Size()
 	b := q.budget(c)
-	if c != history && !b.fits(n) {
-		if c == control {
-			return broken, false
+	for _, f := range frames {
+		if c != history && !b.fits(f.Count(), f.Size()) {
+			v = full
+			if c == control {
+				v = broken
+			}
+			return v, start
 		}
-		return full, false
+		if q.items == nil {
+			q.items = *itemPool.Get().(*[]item)
+		}
+		b.add(f)
+		q.items = append(q.items, item{frame: f, class: c})
+		if !q.running {
+			q.running, start = true, true
+		}
 	}
-	if q.items == nil {
-		q.items = *itemPool.Get().(*[]item)
-	}
-	b.add(n)
-	q.items = append(q.items, item{frame: f, class: c})
-	start = !q.running
-	q.running = true
 	return queued, start
 }
 
@@ -155,7 +158,7 @@ func (q *queue) budget(c class) *budget {
 	return &q.data
 }
 
-// take copies up to max frames, and no more than maxBytes after the first, into dst. It returns no
+// take copies up to max items, and no more than maxBytes after the first, into dst. It returns no
 // frames when the queue is empty, and then the flushing goroutine counts as stopped unless a close is
 // due, which it returns.
 func (q *queue) take(dst []cork.Frame, maxFrames, maxBytes int) ([]cork.Frame, *closing) {
@@ -209,17 +212,18 @@ func (q *queue) awaitRest() {
 	<-rested
 }
 
-// written removes the n frames that take returned and reports whether a refused event would find
-// room again.
-func (q *queue) written(n int) (bytes int, room bool) {
+// written removes the n items that take returned, says how much that was, and reports whether a refused event
+// would find room again.
+func (q *queue) written(n int) (frames, bytes int, room bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	// Discard may have emptied the queue meanwhile.
 	n = min(n, len(q.items)-q.head)
 	for i := q.head; i < q.head+n; i++ {
-		size := q.items[i].frame.Size()
-		q.budget(q.items[i].class).done(size)
-		bytes += size
+		f := q.items[i].frame
+		q.budget(q.items[i].class).done(f)
+		frames += f.Count()
+		bytes += f.Size()
 		q.items[i] = item{}
 	}
 	q.head += n
@@ -236,9 +240,9 @@ func (q *queue) written(n int) (bytes int, room bool) {
 	}
 	if q.starved && q.data.half() {
 		q.starved, q.strikes = false, 0
-		return bytes, true
+		return frames, bytes, true
 	}
-	return bytes, false
+	return frames, bytes, false
 }
 
 // release gives the backing array away, so that an idle connection holds none. Called with mu held.

@@ -19,14 +19,19 @@ const maxHeader = 10
 // MaxControlPayload is the longest payload of a ping or a pong (RFC 6455 §5.5).
 const MaxControlPayload = 125
 
-// Frame is one complete server frame in up to two parts. Its bytes are immutable once built, so one
-// frame (or one Body) may be queued on any number of connections at once.
+// Frame is one complete server frame in up to two parts, or several that follow each other in one part. Its
+// bytes are immutable once built, so one frame (or one Body) may be queued on any number of connections at once.
 type Frame struct {
 	// Head begins with the WebSocket header.
 	Head []byte
 	// Body continues the payload; nil when Head holds all of it.
 	Body []byte
+	// More is how many further frames Head holds. Body is nil if there are any.
+	More int
 }
+
+// Count is the number of WebSocket frames.
+func (f Frame) Count() int { return 1 + f.More }
 
 // Size is the number of bytes the frame takes on the wire.
 func (f Frame) Size() int { return len(f.Head) + len(f.Body) }
@@ -43,6 +48,20 @@ func Build(hint int, fill func(dst []byte) []byte) Frame {
 func Text(prefix, body []byte) Frame {
 	buf := append(make([]byte, maxHeader, maxHeader+len(prefix)), prefix...)
 	return Frame{Head: sealHeader(buf, len(prefix)+len(body)), Body: body}
+}
+
+// AppendText appends a text frame of prefix followed by body, for a Frame that holds several.
+func AppendText(dst, prefix, body []byte) []byte {
+	n := len(prefix) + len(body)
+	switch {
+	case n <= 125:
+		dst = append(dst, finText, byte(n))
+	case n <= 0xffff:
+		dst = binary.BigEndian.AppendUint16(append(dst, finText, 126), uint16(n))
+	default:
+		dst = binary.BigEndian.AppendUint64(append(dst, finText, 127), uint64(n))
+	}
+	return append(append(dst, prefix...), body...)
 }
 
 // Ping makes a ping frame without payload.

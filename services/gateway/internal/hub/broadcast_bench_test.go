@@ -39,17 +39,19 @@ func (r *recipient) Room() {
 	}
 }
 
-// BenchmarkBroadcast delivers 500-byte events to n connections through their writers. The clients'
-// reading is part of what is measured: the timer stops when the last byte has been read.
+// BenchmarkBroadcast delivers 500-byte events, in runs as they come from fan-out, to n connections through their
+// writers. The clients' reading is part of what is measured: the timer stops when the last byte has been read.
 func BenchmarkBroadcast(b *testing.B) {
 	for _, n := range []int{1, 100, 1000} {
 		for _, ids := range []string{"one id", "own ids"} {
-			b.Run(fmt.Sprintf("%d connections/%s", n, ids), func(b *testing.B) { broadcast(b, n, ids == "own ids") })
+			for _, run := range []int{1, 8, 64} {
+				b.Run(fmt.Sprintf("%d connections/%s/runs of %d", n, ids, run), func(b *testing.B) { broadcast(b, n, run, ids == "own ids") })
+			}
 		}
 	}
 }
 
-func broadcast(b *testing.B, n int, ownIDs bool) {
+func broadcast(b *testing.B, n, length int, ownIDs bool) {
 	b.Helper()
 	l, err := new(net.ListenConfig).Listen(b.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(b, err)
@@ -84,18 +86,22 @@ func broadcast(b *testing.B, n int, ownIDs bool) {
 	want := int64(0)
 	b.ReportAllocs()
 	for b.Loop() {
-		ev := hub.NewEvent(env)
+		run := hub.NewRun()
+		for range length {
+			run.Add(hub.NewEvent(env))
+		}
 		for _, r := range all {
-			f := ev.Frame(r.id, r.prefix)
-			want += int64(f.Size())
-			for !r.conn.Event(f) {
-				r.conn.WantRoom()
-				<-r.room
+			for _, f := range run.Frames(r.id, r.prefix) {
+				want += int64(f.Size())
+				for !r.conn.Event(f) {
+					r.conn.WantRoom()
+					<-r.room
+				}
 			}
 		}
 	}
 	read.await(want)
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/delivery")
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n*length), "ns/delivery")
 	for _, r := range all {
 		r.conn.Kill()
 	}

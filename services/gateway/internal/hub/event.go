@@ -1,8 +1,6 @@
 package hub
 
 import (
-	"slices"
-
 	"github.com/apiary-relay/apiary/pkg/nostr"
 	"github.com/apiary-relay/apiary/pkg/nostr/kind"
 	"github.com/apiary-relay/apiary/pkg/nostr/wire"
@@ -10,24 +8,12 @@ import (
 	"github.com/apiary-relay/apiary/services/gateway/internal/cork"
 )
 
-// flatLimit is up to which size a frame that several recipients share is made one piece: one more
-// copy of it, one part less in every vectored write.
-const flatLimit = 4 << 10
-
 // Event is one event on its way to many subscriptions.
 type Event struct {
 	// Header is the parsed header.
 	Header *commonv1.Header
 
-	body   []byte // the raw event and the bracket that ends every EVENT frame
-	lastID string
-	last   cork.Frame
-	frames map[string]*shared
-}
-
-type shared struct {
-	frame cork.Frame
-	flat  bool
+	body []byte // the raw event and the bracket that ends every EVENT frame
 }
 
 // NewEvent prepares an envelope for delivery. Its raw bytes are copied once.
@@ -38,30 +24,10 @@ func NewEvent(env *commonv1.Envelope) *Event {
 // Size is about how many bytes a frame of the event takes.
 func (e *Event) Size() int { return len(e.body) }
 
-// Frame returns the EVENT frame for a subscription id, built once per distinct id. prefix is
-// Prefix(subID). Only the delivering goroutine may call it.
-func (e *Event) Frame(subID string, prefix []byte) cork.Frame {
-	if subID == e.lastID {
-		return e.last
-	}
-	s := e.frames[subID]
-	switch {
-	case s == nil:
-		if e.frames == nil {
-			e.frames = make(map[string]*shared)
-		}
-		s = &shared{frame: cork.Text(prefix, e.body)}
-		e.frames[subID] = s
-		return s.frame
-	case !s.flat && s.frame.Size() <= flatLimit:
-		s.frame = cork.Frame{Head: slices.Concat(s.frame.Head, s.frame.Body)}
-	}
-	s.flat = true
-	e.lastID, e.last = subID, s.frame
-	return s.frame
-}
+// Raw returns the event's JSON; not to be changed.
+func (e *Event) Raw() []byte { return e.body[:len(e.body)-1] }
 
-// Fresh builds a frame of the event without the memory that Frame keeps; any goroutine may call it.
+// Fresh builds a frame of the event for one recipient; any goroutine may call it.
 func (e *Event) Fresh(prefix []byte) cork.Frame { return cork.Text(prefix, e.body) }
 
 // Body returns the part of an EVENT frame that does not depend on the subscription: the raw event and

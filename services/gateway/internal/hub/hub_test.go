@@ -50,21 +50,58 @@ func TestHandlesAreNeverReused(t *testing.T) {
 
 func bytesOf(f cork.Frame) string { return string(f.Head) + string(f.Body) }
 
+func event(size int) (*hub.Event, []byte) {
+	raw := []byte(`{"content":"` + strings.Repeat("x", size) + `"}`)
+	return hub.NewEvent(&commonv1.Envelope{Raw: raw}), raw
+}
+
+// Whoever asks, and however often an id is asked for, the bytes are those of the events one by one.
 func TestFramesAreShared(t *testing.T) {
-	for _, size := range []int{10, 300, 100_000} {
-		raw := `{"content":"` + strings.Repeat("x", size) + `"}`
-		ev := hub.NewEvent(&commonv1.Envelope{Raw: []byte(raw)})
-		for _, id := range []string{"a", "b", "a", "a", "b", `q"uote`, "a"} {
-			f := ev.Frame(id, hub.Prefix(id))
-			require.Equal(t, bytesOf(ev.Fresh(hub.Prefix(id))), bytesOf(f))
-			require.Equal(t, bytesOf(hub.Stored(hub.Prefix(id), []byte(raw))), bytesOf(f))
-		}
-		one, two := ev.Frame("a", hub.Prefix("a")), ev.Frame("a", hub.Prefix("a"))
-		require.Same(t, &one.Head[0], &two.Head[0], "one sub id, one frame")
-		other := ev.Frame("never seen", hub.Prefix("never seen"))
-		require.Same(t, &ev.Fresh(nil).Body[0], &other.Body[0], "the event's bytes are not copied")
+	many := make([]int, 300)
+	for i := range many {
+		many[i] = 10 * i
+	}
+	for name, sizes := range map[string][]int{
+		"small": {10}, "of two bytes' length": {300}, "large": {100_000}, "several": {10, 300, 20}, "with a large one": {10, 100_000, 20}, "many": many,
+	} {
+		t.Run(name, func(t *testing.T) {
+			run, want := hub.NewRun(), map[string]string{}
+			ids := []string{"a", "b", `q"uote`}
+			for _, size := range sizes {
+				ev, raw := event(size)
+				run.Add(ev)
+				for _, id := range ids {
+					want[id] += bytesOf(hub.Stored(hub.Prefix(id), raw))
+				}
+			}
+			require.Len(t, run.Events(), len(sizes))
+			for _, id := range []string{"a", "b", "a", "a", "b", `q"uote`, "a"} {
+				var got strings.Builder
+				count := 0
+				for _, f := range run.Frames(id, hub.Prefix(id)) {
+					require.True(t, f.Count() == 1 || f.Size() <= 32<<10)
+					require.LessOrEqual(t, f.Count(), 64)
+					got.WriteString(bytesOf(f))
+					count += f.Count()
+				}
+				require.Equal(t, want[id], got.String())
+				require.Equal(t, len(sizes), count)
+			}
+			one, two := run.Frames("a", hub.Prefix("a")), run.Frames("a", hub.Prefix("a"))
+			require.Same(t, &one[0].Head[0], &two[0].Head[0], "one sub id, the same frames")
+			other := run.Frames("never seen", hub.Prefix("never seen"))
+			require.Same(t, &run.Events()[0].Fresh(nil).Body[0], &other[0].Body[0], "the event's bytes are not copied")
+		})
 	}
 	require.JSONEq(t, `["EVENT","s",{"id":1}]`, string(hub.Stored(hub.Prefix("s"), []byte(`{"id":1}`)).Head[2:]))
+}
+
+func TestTheOldestTransactionOfARun(t *testing.T) {
+	run := hub.NewRun()
+	for _, step := range []struct{ xid, oldest uint64 }{{0, 0}, {7, 7}, {9, 7}, {0, 7}, {5, 5}} {
+		run.Add(hub.NewEvent(&commonv1.Envelope{Header: &commonv1.Header{CommitXid: step.xid}, Raw: []byte("{}")}))
+		require.Equal(t, step.oldest, run.Oldest())
+	}
 }
 
 // member leaves some time after it was told to.

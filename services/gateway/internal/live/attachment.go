@@ -13,8 +13,8 @@ import (
 type Target interface {
 	// Attached says that everything committed from now on will be delivered. Called once.
 	Attached()
-	// Deliver takes an event; calls for one attachment do not overlap.
-	Deliver(ev *hub.Event)
+	// Deliver takes events; calls for one attachment do not overlap.
+	Deliver(run *hub.Run)
 	// Lost says that the attachment has ended: fault.Invalid when the node refused it, fault.Blocked when no key may
 	// read the channel any more, otherwise because it could not be kept complete. Nothing is delivered afterwards.
 	Lost(reason fault.Reason)
@@ -70,16 +70,27 @@ type seat struct {
 	answered uint64 // the link's item count at that answer
 }
 
-// deliver passes an event on unless it has been delivered before.
-func (a *Attachment) deliver(stream int, p position, ev *hub.Event) (fresh bool) {
+// deliver passes on those events of a run that have not been delivered before, and returns how many they are. at are
+// their positions in the stream, ascending.
+func (a *Attachment) deliver(stream int, at []position, run *hub.Run) (fresh int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.gone || p.compare(a.last[stream]) <= 0 {
-		return false
+	if a.gone {
+		return 0
 	}
-	a.last[stream] = p
-	a.spec.Target.Deliver(ev)
-	return true
+	known := 0
+	for known < len(at) && at[known].compare(a.last[stream]) <= 0 {
+		known++
+	}
+	if known == len(at) {
+		return 0
+	}
+	if known > 0 {
+		run = hub.NewRun(run.Events()[known:]...)
+	}
+	a.last[stream] = at[len(at)-1]
+	a.spec.Target.Deliver(run)
+	return len(at) - known
 }
 
 // confirm notes the node's answer to Subscribe.

@@ -10,10 +10,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/apiary-relay/apiary/pkg/broken"
-	"github.com/apiary-relay/apiary/pkg/fault"
 	fanoutv1 "github.com/apiary-relay/apiary/proto/gen/apiary/fanout/v1"
-	"github.com/apiary-relay/apiary/services/gateway/internal/hub"
 )
 
 const (
@@ -47,6 +44,7 @@ type link struct {
 	leaving bool // left the set of live nodes: gets no new seats, its old ones move
 
 	// Owned by the receiver.
+	run  run
 	mute bool // the loop has not been told of the link: nothing has come yet
 	away bool // what the loop was told of the node and the bus
 
@@ -187,9 +185,12 @@ func (l *link) receive(ctx context.Context, lv *Live) error {
 		}
 		for _, item := range resp.GetItems() {
 			n := l.count()
+			if delivery := item.GetDelivery(); delivery != nil {
+				l.gather(ctx, lv, delivery)
+				continue
+			}
+			l.deliver(ctx, lv) // items take effect in their order
 			switch it := item.GetItem().(type) {
-			case *fanoutv1.Item_Delivery:
-				l.deliver(ctx, lv, it.Delivery)
 			case *fanoutv1.Item_Attached:
 				l.attached(lv, it.Attached, n)
 			case *fanoutv1.Item_Watermark:
@@ -200,53 +201,8 @@ func (l *link) receive(ctx context.Context, lv *Live) error {
 				l.bus(lv, it.Bus.GetAway())
 			}
 		}
+		l.deliver(ctx, lv)
 	}
-}
-
-func (l *link) deliver(ctx context.Context, lv *Live, d *fanoutv1.Delivery) {
-	stream, ok := streamIndex(d.GetStream())
-	if !ok || d.GetEnvelope() == nil {
-		return // a newer node's stream; this gateway has asked for none of it
-	}
-	at := positionOf(d.GetPosition())
-	handles := d.GetHandles()
-	var ev *hub.Event
-	var of *topic
-	var fresh, stale int64
-	if lv.repeats.isRepeat(d.GetPartition(), d.GetEnvelope().GetHeader(), at) {
-		stale, handles = int64(len(handles)), nil
-	}
-	for _, handle := range handles {
-		s, ok := lv.seats.Get(handle)
-		if !ok || s.link != l {
-			continue // forgotten meanwhile
-		}
-		if ev == nil {
-			ev = hub.NewEvent(d.GetEnvelope())
-		}
-		if broken.Build && broken.Drops(d.GetEnvelope().GetRaw()) {
-			continue
-		}
-		if s.att.deliver(stream, at, ev) {
-			fresh++
-			of = s.att.topic
-			if broken.Build && broken.Repeats(d.GetEnvelope().GetRaw()) {
-				s.att.spec.Target.Deliver(ev)
-			}
-			if broken.Build && broken.Closes(d.GetEnvelope().GetRaw()) {
-				lv.tell(op{kind: opLost, seat: s, reason: fault.NotFound})
-			}
-		} else {
-			stale++
-		}
-	}
-	if of != nil {
-		of.delivered.Add(fresh) // all are of one topic, but for what is of the channel and of the community
-	}
-	var to cursor
-	to[stream] = at
-	l.advance(d.GetPartition(), to, 0)
-	lv.m.Delivery(ctx, fresh, stale)
 }
 
 func (l *link) attached(lv *Live, a *fanoutv1.Attached, item uint64) {

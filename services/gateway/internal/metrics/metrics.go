@@ -201,10 +201,10 @@ func (x *Metrics) Lagged(ctx context.Context, outcome string) {
 	x.lagged.Add(ctx, 1, labelled(x.outcomes, outcome))
 }
 
-// Delivery counts one delivery from a fan-out node: handed to n subscriptions, known already to
-// stale of them.
-func (x *Metrics) Delivery(ctx context.Context, n, stale int64) {
-	x.deliveries.Add(ctx, 1)
+// Delivery counts deliveries from a fan-out node: handed n times to a subscription, stale times known already
+// to one.
+func (x *Metrics) Delivery(ctx context.Context, deliveries, n, stale int64) {
+	x.deliveries.Add(ctx, deliveries)
 	if n > 0 {
 		x.delivered.Add(ctx, n)
 	}

@@ -104,24 +104,40 @@ func (sub *subscription) Attached() {
 }
 
 // Deliver implements live.Target. It never blocks: what finds no room ends the subscription as lagged.
-func (sub *subscription) Deliver(ev *hub.Event) {
-	if outcome := sub.take(ev); outcome != "" {
+func (sub *subscription) Deliver(run *hub.Run) {
+	if outcome := sub.take(run); outcome != "" {
 		sub.s.srv.Metrics.Dropped(sub.s.ctx, outcome, 1)
 		sub.lag(outcome)
 	}
 }
 
-// take holds or sends an event and returns which bound it hit, if any.
-func (sub *subscription) take(ev *hub.Event) string {
+// take holds or sends events and returns which bound it hit, if any.
+func (sub *subscription) take(run *hub.Run) string {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
+	if sub.phase == running && isAfter(sub.snapshot, run) && (sub.twice == nil || !run.HasChannelState()) {
+		if !sub.s.conn.Event(run.Frames(sub.id, sub.prefix)...) {
+			return metrics.OutcomeQueue
+		}
+		return ""
+	}
+	for _, ev := range run.Events() {
+		if outcome := sub.takeOne(ev); outcome != "" {
+			return outcome
+		}
+	}
+	return ""
+}
+
+// takeOne is take of an event that may have to be dropped. Called with mu held.
+func (sub *subscription) takeOne(ev *hub.Event) string {
 	switch {
 	case sub.phase == closed, sees(sub.snapshot, ev.Header):
 		return ""
 	case sub.twice != nil && hub.IsChannelState(ev.Header.GetKind()) && sub.twice.seen(ev.Header.GetId()):
 		return ""
 	case sub.phase == running:
-		if !sub.s.conn.Event(ev.Frame(sub.id, sub.prefix)) {
+		if !sub.s.conn.Event(ev.Fresh(sub.prefix)) {
 			return metrics.OutcomeQueue
 		}
 		return ""
@@ -294,6 +310,12 @@ func sees(snap *commonv1.Snapshot, h *commonv1.Header) bool {
 	}
 	_, running := slices.BinarySearch(snap.GetInProgress(), xid)
 	return !running
+}
+
+// isAfter reports that a snapshot sees no event of a run, without a look at each; false means that one may be
+// seen.
+func isAfter(snap *commonv1.Snapshot, run *hub.Run) bool {
+	return snap == nil || run.Oldest() == 0 || run.Oldest() >= snap.GetXmax()
 }
 
 // recent remembers the ids of the last channel states delivered, which come on two topics at about the
