@@ -168,7 +168,7 @@ func TestServe(t *testing.T) {
 	require.Regexp(t, `^sent and received: OK after \S+, delivered after \S+\n$`, pong)
 	_, stderr, code = apiary(t, dir, "client", "ping", "--relay", "ws://nobody.example", "--connect", strings.TrimPrefix(first.url, "ws://"), "--timeout", "5s")
 	require.Equal(t, 1, code, "a host without a community")
-	require.Contains(t, stderr, "404")
+	require.Contains(t, stderr, "no relay for this host")
 	closeCommunity(t, dir, first.url)
 	first.stop()
 	_, stderr, code = apiary(t, dir, "healthcheck", "--data", "data")

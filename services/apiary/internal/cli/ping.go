@@ -11,7 +11,7 @@ import (
 
 type pingCmd struct {
 	clientFlags `embed:""`
-	Timeout     time.Duration `help:"How long it may take." default:"30s" env:"-"`
+	Timeout     time.Duration `help:"How long it may take." default:"1m" env:"-"`
 }
 
 // run publishes an event, waits for it on a second connection, and prints how long both took.
@@ -25,7 +25,7 @@ func (c *pingCmd) run(ctx context.Context, env env) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	trip, err := client.Ping(ctx, cfg)
+	trip, err := client.Ping(ctx, cfg, env.Err)
 	if err != nil {
 		return fmt.Errorf("ping: %w", err)
 	}

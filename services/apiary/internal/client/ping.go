@@ -2,7 +2,9 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"time"
 
@@ -19,9 +21,26 @@ type RoundTrip struct {
 	OK, Live time.Duration
 }
 
-// Ping publishes an event that soon expires and waits for it on a second connection. It tries once and ends with ctx: a
-// relay that answers late has not answered. The way of the event is that of any other: nothing in the relay knows of pings.
-func Ping(ctx context.Context, cfg Config) (RoundTrip, error) {
+// Ping publishes an event that soon expires and waits for it on a second connection. While the relay says that it cannot yet,
+// as one does that has just been installed, it tries again until ctx ends; notes receives why. The way of the event is that
+// of any other: nothing in the relay knows of pings.
+func Ping(ctx context.Context, cfg Config, notes io.Writer) (RoundTrip, error) {
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		trip, err := pingOnce(ctx, cfg)
+		var refused *RefusedError
+		if !errors.Is(err, errClosed) && !(errors.As(err, &refused) && passing(refused.Message)) {
+			return trip, err
+		}
+		fmt.Fprintf(notes, "%v; trying again in %s\n", err, pause)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return RoundTrip{}, describe(ctx, "ping", err)
+		}
+	}
+}
+
+func pingOnce(ctx context.Context, cfg Config) (RoundTrip, error) {
 	listening, err := dial(ctx, cfg)
 	if err != nil {
 		return RoundTrip{}, fmt.Errorf("listen: %w", err)
