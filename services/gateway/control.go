@@ -36,7 +36,7 @@ func (s *Service) heed(ctx context.Context) {
 		return
 	}
 	for {
-		err := s.control.Listen(ctx, subject.AllControl, s.revoked, s.checkAll)
+		err := s.control.Listen(ctx, subject.AllControl, s.revoked, s.resync)
 		if ctx.Err() != nil {
 			return
 		}
@@ -47,6 +47,13 @@ func (s *Service) heed(ctx context.Context) {
 		case <-time.After(listenAgain):
 		}
 	}
+}
+
+// resync checks everybody, since messages may have been lost.
+func (s *Service) resync(ctx context.Context) {
+	s.directory.ForgetAll()
+	s.told.NoteAll()
+	s.checkAll(ctx)
 }
 
 // revoked handles one message. Of a key it says only whom to ask about, so an old one does no harm.
@@ -61,6 +68,10 @@ func (s *Service) revoked(ctx context.Context, msg bus.Msg) {
 		return
 	}
 	ctx = tenant.With(ctx, tenant.ID(community))
+	if revocation.GetPubkey() == nil {
+		s.directory.Forget(community)
+	}
+	s.told.Note(community, revocation.GetAclVersion()) // before looking, for who is being let in (package told)
 	switch target := revocation.GetTarget().(type) {
 	case *busv1.Revocation_Pubkey:
 		if of := s.openOf(community, func(one *session.Session) bool {
@@ -69,17 +80,13 @@ func (s *Service) revoked(ctx context.Context, msg bus.Msg) {
 			s.check(ctx, community, of, revocation.GetAclVersion())
 		}
 	case *busv1.Revocation_Community:
-		s.directory.Forget(community)
-		if of := s.openOf(community, func(*session.Session) bool { return true }); len(of) > 0 {
-			s.check(ctx, community, of, revocation.GetAclVersion())
-		}
+		s.examine(ctx, community, s.openOf(community, func(*session.Session) bool { return true }))
 	case *busv1.Revocation_Network:
 		network, err := netip.ParsePrefix(target.Network)
 		if err != nil {
 			s.log.LogAttrs(ctx, slog.LevelWarn, "revocation not understood", slog.Any(telemetry.KeyError, err))
 			return
 		}
-		s.directory.Forget(community)
 		for _, one := range s.openOf(community, func(one *session.Session) bool { return network.Contains(one.Addr()) }) {
 			one.Revoke(fault.Frame(errNetwork))
 		}

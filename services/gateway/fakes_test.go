@@ -333,6 +333,8 @@ type search struct {
 	cut          bool          // whether answers to queries are
 	onAccess     func(pubkey []byte) bool
 	onCheck      func() // before an answer about access; may block
+	onDecided    func() // when one is decided and not yet given; may block
+	onResolved   func() // likewise, for a host
 	queries      []*searchv1.QueryRequest
 	accessErr    error
 	gone         map[int64]bool          // communities that are archived
@@ -340,6 +342,7 @@ type search struct {
 }
 
 func (s *search) ResolveCommunity(_ context.Context, req *searchv1.ResolveCommunityRequest) (*searchv1.ResolveCommunityResponse, error) {
+	defer s.after(func() func() { return s.onResolved })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.resolved++
@@ -385,6 +388,7 @@ func (s *search) CheckAccess(_ context.Context, req *searchv1.CheckAccessRequest
 	if check != nil {
 		check()
 	}
+	defer s.after(func() func() { return s.onDecided })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.accessErr != nil {
@@ -409,6 +413,16 @@ func (s *search) CheckAccess(_ context.Context, req *searchv1.CheckAccessRequest
 		}
 	}
 	return resp, nil
+}
+
+// after calls a hook without the lock.
+func (s *search) after(which func() func()) {
+	s.mu.Lock()
+	hook := which()
+	s.mu.Unlock()
+	if hook != nil {
+		hook()
+	}
 }
 
 // set changes the fake under its lock.

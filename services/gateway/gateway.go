@@ -29,6 +29,7 @@ import (
 	"github.com/apiary-relay/apiary/services/gateway/internal/presence"
 	"github.com/apiary-relay/apiary/services/gateway/internal/session"
 	"github.com/apiary-relay/apiary/services/gateway/internal/submit"
+	"github.com/apiary-relay/apiary/services/gateway/internal/told"
 )
 
 // software is what NIP-11 calls the project's homepage.
@@ -82,6 +83,8 @@ type Service struct {
 
 	directory *edge.Directory
 	control   Control
+	told      *told.Log
+	doubts    *told.Doubts[*session.Session]
 
 	mu   sync.Mutex
 	addr net.Addr
@@ -110,7 +113,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		roster: presence.New(cfg.presence(id), online, log),
 		live:   live.New(cfg.live(), fanoutClients(deps.Fanout), log, m),
 
-		control: deps.Control,
+		control: deps.Control, told: told.NewLog(), doubts: told.NewDoubts[*session.Session](),
 	}
 	s.directory = edge.NewDirectory(cfg.directory(), s.search)
 	invites := NewInvites(deps.Ingest)
@@ -120,6 +123,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		Invites:  invites,
 		Agents:   NewAgents(deps.Ingest),
 		Overlays: NewOverlays(deps.Ingest),
+		Told:     s.told, Doubt: s.doubts.Add,
 	})
 	proxies, err := edge.ParseNetworks(cfg.TrustedProxies)
 	if err != nil {
@@ -189,7 +193,7 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 
 	sampled := telemetry.Sampled(s.log, time.Second)
 	handler := edge.NewHandler(inner, s.edge, sampled, s.metrics,
-		s.directory, s.conns, s.sessions, s.bridge)
+		s.directory, s.conns, s.sessions, s.bridge, s.told)
 	server := &http.Server{
 		Handler:        fault.Handler(sampled, handler),
 		ConnContext:    edge.ConnContext,

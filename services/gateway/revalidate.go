@@ -22,36 +22,46 @@ const maxCheckedKeys = 4096
 
 // revalidate checks again and again whether those who are connected may still use their community, and
 // closes the connections of those who may not: members who were removed, keys that were banned, clients of networks
-// that were blocked, everybody else's when a community was closed, and all when it was archived. Delivery does not depend on it: fan-out and search
-// refuse at once. It is what ends a session whose revocation was not heard.
+// that were blocked, or of a host that was taken from the community, everybody else's when it was closed, and all when it was archived.
+// Delivery does not depend on it: fan-out and search refuse at once. It is what ends a session whose revocation was not heard, and
+// looks at once at those that came to be while one was heard.
 func (s *Service) revalidate(ctx context.Context) {
-	if s.cfg.Revalidate <= 0 {
-		return
+	var tick <-chan time.Time
+	if s.cfg.Revalidate > 0 {
+		ticker := time.NewTicker(s.cfg.Revalidate)
+		defer ticker.Stop()
+		tick = ticker.C
 	}
-	tick := time.NewTicker(s.cfg.Revalidate)
-	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-tick:
 			s.checkAll(ctx)
+		case <-s.doubts.Wake():
+			s.checkEach(ctx, slices.Values(s.doubts.Take()))
 		}
 	}
 }
 
 // checkAll checks every session once.
-func (s *Service) checkAll(ctx context.Context) {
+func (s *Service) checkAll(ctx context.Context) { s.checkEach(ctx, s.open()) }
+
+// checkEach checks sessions of any communities.
+func (s *Service) checkEach(ctx context.Context, sessions iter.Seq[*session.Session]) {
 	all := make(map[int64][]*session.Session)
-	for one := range s.open() {
+	for one := range sessions {
 		id := one.Community().ID
 		all[id] = append(all[id], one)
 	}
-	for community, sessions := range all {
-		ctx := tenant.With(ctx, tenant.ID(community))
-		s.checkNetworks(ctx, sessions)
-		s.check(ctx, community, sessions, 0)
+	for community, of := range all {
+		s.examine(tenant.With(ctx, tenant.ID(community)), community, of)
 	}
+}
+
+// examine checks everything about sessions of one community, by a state that is at least as new as what was told of it.
+func (s *Service) examine(ctx context.Context, community int64, sessions []*session.Session) {
+	s.check(ctx, community, s.checkHosts(ctx, community, sessions), s.told.Version(community))
 }
 
 // open yields the open sessions.
@@ -65,24 +75,38 @@ func (s *Service) open() iter.Seq[*session.Session] {
 	}
 }
 
-// checkNetworks looks whether sessions of one community come from networks that it refuses.
-func (s *Service) checkNetworks(ctx context.Context, sessions []*session.Session) {
-	c, err := s.directory.Resolve(ctx, sessions[0].Community().Hosts[0])
-	if errors.Is(err, edge.ErrNoCommunity) {
-		return // they are about to be closed, if it stays so
+// checkHosts closes sessions of one community whose host is not its own any more, and those that come from networks that it
+// refuses, and returns the others. What is not known now closes nobody.
+func (s *Service) checkHosts(ctx context.Context, community int64, sessions []*session.Session) (stay []*session.Session) {
+	type answer struct {
+		community *edge.Community
+		err       error
 	}
-	if err != nil {
-		s.log.LogAttrs(ctx, slog.LevelWarn, "blocked networks not checked again", slog.Any(telemetry.KeyError, err))
-		return
-	}
-	for _, one := range sessions {
-		if c.ID == one.Community().ID && c.Refuses(one.Addr()) {
+	hosts := make(map[string]answer, 1)
+	for i, one := range sessions {
+		host := one.Community().Host
+		a, asked := hosts[host]
+		if !asked {
+			a.community, a.err = s.directory.Resolve(ctx, host)
+			hosts[host] = a
+		}
+		if a.err != nil && !errors.Is(a.err, edge.ErrNoCommunity) {
+			s.log.LogAttrs(ctx, slog.LevelWarn, "hosts not checked again", slog.Any(telemetry.KeyError, a.err))
+			return append(stay, sessions[i:]...)
+		}
+		switch {
+		case a.err != nil, a.community.ID != community:
+			one.Revoke(fault.Frame(errGone))
+		case a.community.Refuses(one.Addr()):
 			one.Revoke(fault.Frame(errNetwork))
+		default:
+			stay = append(stay, one)
 		}
 	}
+	return stay
 }
 
-// errGone is what everybody is told whose community was archived.
+// errGone is what everybody is told whose community was archived, or has lost the host by which it was reached.
 var errGone = fault.New(fault.NotFound, "this community is not served any more")
 
 // errNetwork is what a client of a blocked network is told.

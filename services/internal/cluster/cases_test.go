@@ -68,6 +68,7 @@ var cases = []testCase{
 	{"a protected event comes from its author only", protectedEvents},
 	{"a ban closes the sockets on every gateway", bans},
 	{"a removed member loses its sockets on every gateway", removals},
+	{"a host that is taken away loses its sockets on every gateway", lostHosts},
 	{"agents of a member come and go with it", agentsOfMembers},
 	{"agents show their owner over HTTP", agentsOverHTTP},
 	{"observer frames go between an agent and its owner", frames},

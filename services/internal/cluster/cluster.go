@@ -180,6 +180,28 @@ func (c *Cluster) PutMember(tb testing.TB, host, name string) {
 	})
 }
 
+// PutHost gives the community of a host another one.
+func (c *Cluster) PutHost(tb testing.TB, host, alias string) {
+	tb.Helper()
+	c.withDirectory(tb, func(ctx context.Context, directory ingestv1.DirectoryServiceClient) error {
+		_, err := directory.PutHost(ctx, &ingestv1.PutHostRequest{Community: hostRef(host), Alias: alias})
+		return err
+	})
+}
+
+// RemoveHost takes one of its hosts from the community of another.
+func (c *Cluster) RemoveHost(tb testing.TB, host, alias string) {
+	tb.Helper()
+	c.withDirectory(tb, func(ctx context.Context, directory ingestv1.DirectoryServiceClient) error {
+		_, err := directory.RemoveHost(ctx, &ingestv1.RemoveHostRequest{Community: hostRef(host), Alias: alias})
+		return err
+	})
+}
+
+func hostRef(host string) *ingestv1.CommunityRef {
+	return &ingestv1.CommunityRef{By: &ingestv1.CommunityRef_Host{Host: host}}
+}
+
 // withDirectory calls do with a client of some ingest replica.
 func (c *Cluster) withDirectory(tb testing.TB, do func(context.Context, ingestv1.DirectoryServiceClient) error) {
 	tb.Helper()

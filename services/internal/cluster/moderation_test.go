@@ -116,6 +116,26 @@ func removals(t *testing.T, c *cluster.Cluster) {
 	}
 }
 
+// lostHosts takes a host from its community, and wants the sockets closed that were opened by it, and no others.
+func lostHosts(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	host := c.CreateCommunity(t, "hosts.example", who(t, "alice"))
+	alias := "alias." + host
+	c.PutHost(t, host, alias)
+	var clients []*cluster.Client
+	var subs []*cluster.Sub
+	for i := range 2 {
+		one := cluster.DialHost(t, c.Gateway(i), alias, who(t, "alice"))
+		clients, subs = append(clients, one), append(subs, one.Subscribe(by(who(t, "alice"))))
+	}
+	stays := cluster.DialHost(t, c.Gateway(0), host, who(t, "alice"))
+	c.RemoveHost(t, host, alias)
+	for i := range clients {
+		revoked(t, clients[i], subs[i], "error: this community is not served any more")
+	}
+	stays.Accept(nostrtest.Content("here"))
+}
+
 // timeouts let read, and report, and end by themselves.
 func timeouts(t *testing.T, c *cluster.Cluster) {
 	t.Helper()

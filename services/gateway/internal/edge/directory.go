@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -68,6 +69,8 @@ type Directory struct {
 
 	mu    sync.Mutex
 	hosts map[string]entry // also what has expired, until the room is needed
+	// changes is how often something was forgotten: an answer from before the last one is not remembered.
+	changes uint64
 }
 
 type entry struct {
@@ -87,12 +90,12 @@ func NewDirectory(cfg DirectoryConfig, r Resolver) *Directory {
 // when that cannot be found out now. Concurrent questions about one host are asked once; those about hosts
 // that had no community so far wait for each other.
 func (d *Directory) Resolve(ctx context.Context, host string) (*Community, error) {
-	e, fresh := d.cached(host)
+	e, fresh, changes := d.cached(host)
 	if fresh {
 		return e.result()
 	}
 	stranger := e.community == nil
-	answer := d.flight.DoChan(host, func() (any, error) {
+	answer := d.flight.DoChan(strconv.FormatUint(changes, 10)+" "+host, func() (any, error) {
 		// The answer is for everybody who waits, so it must not end with the first of them.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.cfg.CallTimeout)
 		defer cancel()
@@ -106,7 +109,7 @@ func (d *Directory) Resolve(ctx context.Context, host string) (*Community, error
 		if err != nil {
 			return nil, err
 		}
-		return d.remember(host, c), nil
+		return d.remember(host, c, changes), nil
 	})
 	select {
 	case a := <-answer:
@@ -150,17 +153,18 @@ func (d *Directory) ask(ctx context.Context, host string) (*Community, error) {
 	}, nil
 }
 
-// cached returns what is remembered of a host and whether that is still good.
-func (d *Directory) cached(host string) (e entry, fresh bool) {
+// cached returns what is remembered of a host, whether that is still good, and how often something was forgotten.
+func (d *Directory) cached(host string) (e entry, fresh bool, changes uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	e = d.hosts[host]
-	return e, time.Now().Before(e.until)
+	return e, time.Now().Before(e.until), d.changes
 }
 
-// remember adds an answer. At the bound all hosts without a community go, and if there are none any other. Who has asked
-// before holds the old answer, so one that says the same is not kept beside it.
-func (d *Directory) remember(host string, c *Community) entry {
+// remember adds an answer, unless something was forgotten since it was asked for, and returns it. At the bound all hosts without
+// a community go, and if there are none any other. Who has asked before holds the old answer, so one that says the same is not
+// kept beside it.
+func (d *Directory) remember(host string, c *Community, changes uint64) entry {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	old, known := d.hosts[host]
@@ -168,6 +172,9 @@ func (d *Directory) remember(host string, c *Community) entry {
 		c = old.community
 	}
 	e := entry{community: c, until: time.Now().Add(d.cfg.TTL)}
+	if changes != d.changes {
+		return e
+	}
 	if !known && len(d.hosts) >= d.cfg.Hosts {
 		maps.DeleteFunc(d.hosts, func(_ string, old entry) bool { return old.community == nil })
 		for h := range d.hosts {

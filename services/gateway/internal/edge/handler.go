@@ -23,6 +23,7 @@ import (
 	"github.com/apiary-relay/apiary/services/gateway/internal/hub"
 	"github.com/apiary-relay/apiary/services/gateway/internal/metrics"
 	"github.com/apiary-relay/apiary/services/gateway/internal/session"
+	"github.com/apiary-relay/apiary/services/gateway/internal/told"
 )
 
 // Config is how the edge behaves.
@@ -51,6 +52,7 @@ type Handler struct {
 	conns     *hub.Conns
 	sessions  *session.Server
 	bridge    *bridge.Bridge
+	told      *told.Log
 	running   sync.WaitGroup
 }
 
@@ -58,10 +60,10 @@ type Handler struct {
 // connection.
 func NewHandler(
 	root context.Context, cfg Config, log *slog.Logger, m *metrics.Metrics,
-	directory *Directory, conns *hub.Conns, sessions *session.Server, calls *bridge.Bridge,
+	directory *Directory, conns *hub.Conns, sessions *session.Server, calls *bridge.Bridge, heard *told.Log,
 ) *Handler {
 	return &Handler{
-		cfg: cfg, root: root, log: log, m: m, directory: directory, conns: conns, sessions: sessions, bridge: calls,
+		cfg: cfg, root: root, log: log, m: m, directory: directory, conns: conns, sessions: sessions, bridge: calls, told: heard,
 	}
 }
 
@@ -90,6 +92,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var c *Community
+	mark := h.told.Now()
 	if err == nil {
 		c, err = h.directory.Resolve(r.Context(), host)
 	}
@@ -113,7 +116,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch r.URL.Path {
 	case "/":
-		h.relay(w, r, c)
+		h.relay(w, r, c, mark)
 	case "/.well-known/nostr.json":
 		h.name(w, r, c)
 	case "/info":
@@ -144,7 +147,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // relay serves the relay's own URL: WebSocket, relay information (NIP-11) and management (NIP-86).
-func (h *Handler) relay(w http.ResponseWriter, r *http.Request, c *Community) {
+//
+// mark is from before the community was looked up.
+func (h *Handler) relay(w http.ResponseWriter, r *http.Request, c *Community, mark uint64) {
 	cors(w.Header())
 	switch {
 	case r.Method == http.MethodOptions:
@@ -156,7 +161,7 @@ func (h *Handler) relay(w http.ResponseWriter, r *http.Request, c *Community) {
 	case isUpgrade(r) && r.ContentLength != 0:
 		refuse(w, http.StatusBadRequest, "a WebSocket handshake has no body")
 	case isUpgrade(r):
-		h.upgrade(w, r, c)
+		h.upgrade(w, r, c, mark)
 	case wantsInfo(r):
 		h.info(w, r, c)
 	default:
@@ -308,7 +313,7 @@ func (h *Handler) info(w http.ResponseWriter, r *http.Request, c *Community) {
 // upgrade turns the request into a connection with a session.
 //
 //nolint:contextcheck // the connection outlives its request, so its context is not the request's
-func (h *Handler) upgrade(w http.ResponseWriter, r *http.Request, c *Community) {
+func (h *Handler) upgrade(w http.ResponseWriter, r *http.Request, c *Community, mark uint64) {
 	switch h.conns.Reserve() {
 	case hub.Full:
 		h.m.Upgrade(r.Context(), metrics.OutcomeFull)
@@ -340,13 +345,20 @@ func (h *Handler) upgrade(w http.ResponseWriter, r *http.Request, c *Community) 
 	// The connection has goroutines of its own, so that the server's per-request state does not live as long as it.
 	socket := conn.New(tenant.With(h.root, tenant.ID(c.ID)), &h.cfg.Conn, nc, h.m)
 	h.running.Add(1)
-	h.serve(socket, client, c, behind)
+	h.serve(socket, client, c, behind, mark)
 }
 
 // serve begins a session on a connection.
-func (h *Handler) serve(socket *conn.Conn, client *admit.Client, c *Community, behind []byte) {
+func (h *Handler) serve(socket *conn.Conn, client *admit.Client, c *Community, behind []byte, mark uint64) {
 	h.m.Connected(socket.Context(), 1)
-	h.sessions.Start(socket, client, &c.Community, behind, h.conns.Join, func(s *session.Session) {
+	join := func(m hub.Member) bool {
+		open := h.conns.Join(m)
+		if one, ok := m.(*session.Session); ok {
+			one.DoubtSince(mark) // its host or its network may have been taken since it was looked up
+		}
+		return open
+	}
+	h.sessions.Start(socket, client, &c.Community, behind, join, func(s *session.Session) {
 		h.conns.Leave(s)
 		h.m.Connected(socket.Context(), -1)
 		h.m.Closed(socket.Context(), socket.Cause())

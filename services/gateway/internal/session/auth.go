@@ -77,7 +77,7 @@ func (s *Session) authenticate(f *wire.Frame) {
 		refuse(fault.Restricted, "too many keys on this connection")
 		return
 	}
-	attestation := attested(ev)
+	attestation, mark := attested(ev), s.srv.Told.Now()
 	owner, err := s.srv.AdmitAttested(s.ctx, *s.community, s.client, ev.PubKey, attestation)
 	if err != nil {
 		if attestation == nil && s.community.hasGuests(err) { // agents come with their owner, not with an invite code
@@ -96,7 +96,16 @@ func (s *Session) authenticate(f *wire.Frame) {
 		return
 	}
 	s.admit(ev.PubKey, owner)
+	s.DoubtSince(mark)
 	s.ok(f.EventID, fault.Accepted, "")
+}
+
+// DoubtSince has the session looked at again if something was told of its community since a mark (package told): it may
+// be about who was let in meanwhile.
+func (s *Session) DoubtSince(mark uint64) {
+	if s.srv.Told.Since(s.community.ID, mark) {
+		s.srv.Doubt(s)
+	}
 }
 
 // publicCause returns what may be said of a failed authentication; the errors of wire and auth are
@@ -117,7 +126,7 @@ const maxAdmissions = 8
 // it must not be banned. The error is Restricted if it may not and ErrBanned if it is banned; any other says that this is not
 // known now. owner is whose agent the key is, as far as that is known, and zero if it is nobody's.
 func (srv *Server) Admit(ctx context.Context, c Community, key nostr.PubKey) (owner nostr.PubKey, err error) {
-	return srv.admitSince(ctx, c, key, 0)
+	return srv.admitSince(ctx, c, key, srv.Told.Version(c.ID))
 }
 
 // admitSince is Admit by a state that is at least as new as a version.

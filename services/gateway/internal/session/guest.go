@@ -91,9 +91,11 @@ func (s *Session) joining(f *wire.Frame) (p *commonv1.Principal, joined func(fau
 		return p, nil
 	}
 	key := nostr.PubKey(bytes.Clone(ev.PubKey[:])) // the event need not live as long as the connection
+	mark := s.srv.Told.Now()
 	return &commonv1.Principal{Pubkeys: [][]byte{bytes.Clone(key[:])}}, func(reason fault.Reason) {
 		if fault.Succeeded(reason) {
 			s.admit(key, nostr.PubKey{})
+			s.DoubtSince(mark)
 		}
 	}
 }

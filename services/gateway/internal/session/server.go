@@ -18,6 +18,7 @@ import (
 	"github.com/apiary-relay/apiary/services/gateway/internal/metrics"
 	"github.com/apiary-relay/apiary/services/gateway/internal/presence"
 	"github.com/apiary-relay/apiary/services/gateway/internal/submit"
+	"github.com/apiary-relay/apiary/services/gateway/internal/told"
 )
 
 // Search is what sessions ask of the reader; the generated client has it.
@@ -105,6 +106,9 @@ type Deps struct {
 	Invites Invites
 	// Agents is told whose agents keys are.
 	Agents Agents
+	// Told is what was heard of revocations, and Doubt has a session looked at again; it must not block.
+	Told   *told.Log
+	Doubt  func(*Session)
 	Submit *submit.Submitter
 	Live   *live.Live
 }

@@ -231,6 +231,7 @@ func (s *Store) UpdateCommunity(ctx context.Context, community int64, c Communit
 		if err != nil || !changed {
 			return err
 		}
+		x.revokeAll()
 		return x.raise(ctx)
 	})
 }

@@ -149,6 +149,7 @@ func (s *Store) RemoveHost(ctx context.Context, community int64, host string) er
 		if _, err := x.conn.Exec(ctx, sqlRemoveAlias, host, community); err != nil {
 			return fmt.Errorf("remove host: %w", err)
 		}
+		x.revokeAll() // those who are connected by it
 		return nil
 	})
 	return err

@@ -99,7 +99,8 @@ type Revocation struct {
 	PubKey *nostr.PubKey
 	// Network is the network whose clients are refused from now on.
 	Network netip.Prefix
-	// Whole is set when the community was archived, for everybody.
+	// Whole is set when it was taken from whoever it may be: the community was archived or closed, refuses agents, or has
+	// lost a host.
 	Whole bool
 	// ACLVersion is the community's access version from which on this holds.
 	ACLVersion uint64
@@ -123,6 +124,11 @@ func (x *change) judge(ctx context.Context, m Moderator, target nostr.PubKey) (p
 // revoke has gateways look at the sockets of a key once the change is committed.
 func (x *change) revoke(pubkey nostr.PubKey) {
 	x.revoked = append(x.revoked, Revocation{Community: x.community, PubKey: &pubkey})
+}
+
+// revokeAll has gateways look at all sockets of the community once the change is committed.
+func (x *change) revokeAll() {
+	x.revoked = append(x.revoked, Revocation{Community: x.community, Whole: true})
 }
 
 // expel is dropMember by somebody else: the key's sockets are closed if it needs to be a member.

@@ -302,3 +302,27 @@ func TestReportsAreInNoChannel(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatIsRevokedFromAll has gateways look at everybody's sockets when they may have lost what let them in.
+func TestWhatIsRevokedFromAll(t *testing.T) {
+	f := newFixture(t)
+	told := f.told()
+	all := func() Revocation {
+		return Revocation{Community: f.community, Whole: true, ACLVersion: f.version(f.community)}
+	}
+	for name, change := range map[string]CommunityChange{"closed": {Access: new(AccessClosed)}, "without agents": {Agents: new(AgentsRefuse)}} {
+		*told = nil
+		_, err := f.UpdateCommunity(t.Context(), f.community, change)
+		require.NoError(t, err)
+		require.Equal(t, []Revocation{all()}, *told, name)
+	}
+	_, err := f.AddHost(t.Context(), f.community, "alias.example")
+	require.NoError(t, err)
+	*told = nil
+	require.NoError(t, f.RemoveHost(t.Context(), f.community, "alias.example"))
+	require.Equal(t, []Revocation{all()}, *told)
+	*told = nil
+	_, err = f.UpdateCommunity(t.Context(), f.community, CommunityChange{Name: new("Two"), Access: new(AccessClosed)})
+	require.NoError(t, err)
+	require.Empty(t, *told)
+}

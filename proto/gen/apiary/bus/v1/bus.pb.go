@@ -276,7 +276,7 @@ type Revocation_Network struct {
 }
 
 type Revocation_Community struct {
-	// community is true when the whole community was archived.
+	// community is true when it may be anybody's: the community was archived or closed, refuses agents, or has lost a host.
 	Community bool `protobuf:"varint,4,opt,name=community,proto3,oneof"`
 }
 
