@@ -41,6 +41,13 @@ SELECT a.pubkey, EXISTS (SELECT FROM ingest.community_members m WHERE m.communit
 FROM ingest.agents a WHERE a.owner = $2 AND a.community_id = $1
 ORDER BY a.pubkey`
 
+	// By agents_owner and community_members_pkey: what of an owner's agents has the most rights by itself.
+	sqlAgentRole = `
+SELECT m.role FROM ingest.agents a
+JOIN ingest.community_members m ON m.community_id = a.community_id AND m.pubkey = a.pubkey AND m.role IN ('owner', 'admin')
+WHERE a.owner = $2 AND a.community_id = $1
+ORDER BY m.role DESC LIMIT 1`
+
 	// By agents_until.
 	sqlEndedAttestations = `
 SELECT community_id FROM ingest.agents WHERE until > '-infinity' AND until <= now()

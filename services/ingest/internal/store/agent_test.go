@@ -2,6 +2,7 @@ package store
 
 import (
 	"encoding/base64"
+	"strconv"
 	"testing"
 	"time"
 
@@ -299,5 +300,21 @@ func TestJobs(t *testing.T) {
 		f.accept(other)
 		require.Equal(t, refused, f.verdict(f.candidate("bot", in(channel, nostrtest.Kind(nostr.KindJobResult), nostrtest.Tag("e", other.Event.ID.String()))...)))
 		require.Equal(t, refused, f.verdict(f.candidate("bot", in(channel, nostrtest.Kind(nostr.KindJobResult), nostrtest.Tag("e", nostr.ID{7}.String()))...)))
+	}
+}
+
+// TestABanDoesNotReachAbove keeps an admin from taking away an owner's or an admin's rights through who owns that key.
+func TestABanDoesNotReachAbove(t *testing.T) {
+	f := newFixture(t).withKey()
+	closed := f.staff()
+	require.NoError(t, f.attest(closed, "enrolled", "bob", time.Time{}))
+	for role, want := range map[policy.Role]policy.Verdict{policy.RoleAdmin: policy.AdminIsSafe, policy.RoleOwner: policy.OwnerIsSafe} {
+		f.put(closed, "enrolled", role)
+		for _, kind := range []nostr.Kind{nostr.KindBan, nostr.KindTimeout} {
+			until := nostrtest.Tag("expiration", strconv.FormatInt(time.Now().Add(time.Hour).Unix(), 10))
+			v, _ := f.order(f.command(closed, "admin", kind, p("bob"), until))
+			require.Equal(t, want, v, "%s %d", role, kind)
+		}
+		require.NotEqual(t, policy.Banned, f.verdict(f.candidateIn(closed, "enrolled")))
 	}
 }

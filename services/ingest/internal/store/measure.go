@@ -121,6 +121,24 @@ func (x *change) judge(ctx context.Context, m Moderator, target nostr.PubKey) (p
 	return policy.JudgeMeasure(actor, role), err
 }
 
+// judgeCascade is judge for what covers the agents of a key as well, a ban or a timeout: it must not reach whom the actor may not
+// act against.
+func (x *change) judgeCascade(ctx context.Context, m Moderator, target nostr.PubKey) (policy.Verdict, error) {
+	v, err := x.judge(ctx, m, target)
+	if err != nil || !v.Accepted() {
+		return v, err
+	}
+	var agent policy.Role
+	switch err := x.conn.QueryRow(ctx, sqlAgentRole, x.community, target[:]).Scan(&agent); {
+	case errors.Is(err, pgx.ErrNoRows):
+		return v, nil
+	case err != nil:
+		return v, fmt.Errorf("read roles of agents: %w", err)
+	}
+	actor, err := x.role(ctx, m.Actor)
+	return policy.JudgeMeasure(actor, agent), err
+}
+
 // revoke has gateways look at the sockets of a key once the change is committed.
 func (x *change) revoke(pubkey nostr.PubKey) {
 	x.revoked = append(x.revoked, Revocation{Community: x.community, PubKey: &pubkey})
@@ -193,7 +211,7 @@ func commanded(e *entry, reason string) Moderator {
 
 func (x *change) banByCommand(ctx context.Context, e *entry, b *policy.Ban) (policy.Verdict, error) {
 	m := commanded(e, b.Reason)
-	if v, err := x.judge(ctx, m, b.Target); err != nil || !v.Accepted() {
+	if v, err := x.judgeCascade(ctx, m, b.Target); err != nil || !v.Accepted() {
 		return v, err
 	}
 	if err := x.ban(ctx, m, b.Target, b.Until); err != nil {
@@ -215,7 +233,7 @@ func (x *change) unbanByCommand(ctx context.Context, e *entry, u *policy.Unban) 
 
 func (x *change) timeOutByCommand(ctx context.Context, e *entry, t *policy.Timeout) (policy.Verdict, error) {
 	m := commanded(e, t.Reason)
-	if v, err := x.judge(ctx, m, t.Target); err != nil || !v.Accepted() {
+	if v, err := x.judgeCascade(ctx, m, t.Target); err != nil || !v.Accepted() {
 		return v, err
 	}
 	if err := x.timeOut(ctx, m, t.Target, t.Until); err != nil {

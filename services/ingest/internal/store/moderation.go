@@ -204,10 +204,12 @@ func exec(query string, args func(m Moderator) []any) func(context.Context, *cha
 	}
 }
 
-// against does something to a key if the actor may.
-func against(pubkey nostr.PubKey, do func(context.Context, *change, Moderator) error) func(context.Context, *change, Moderator) error {
+// against does something to a key if the judge lets the actor.
+func against(
+	pubkey nostr.PubKey, judge func(*change, context.Context, Moderator, nostr.PubKey) (policy.Verdict, error), do func(context.Context, *change, Moderator) error,
+) func(context.Context, *change, Moderator) error {
 	return func(ctx context.Context, x *change, m Moderator) error {
-		v, err := x.judge(ctx, m, pubkey)
+		v, err := judge(x, ctx, m, pubkey)
 		switch {
 		case err != nil:
 			return err
@@ -220,7 +222,7 @@ func against(pubkey nostr.PubKey, do func(context.Context, *change, Moderator) e
 
 // BanPubKey takes a key's membership, of channels as well, and refuses it from then on.
 func BanPubKey(pubkey nostr.PubKey) Change {
-	return Change{Action{Name: ActionBan, PubKey: pubkey[:]}, against(pubkey, func(ctx context.Context, x *change, m Moderator) error {
+	return Change{Action{Name: ActionBan, PubKey: pubkey[:]}, against(pubkey, (*change).judgeCascade, func(ctx context.Context, x *change, m Moderator) error {
 		return x.ban(ctx, m, pubkey, 0)
 	})}
 }
@@ -248,7 +250,7 @@ func AllowPubKey(pubkey nostr.PubKey) Change {
 
 // UnallowPubKey takes a key's membership, of channels as well.
 func UnallowPubKey(pubkey nostr.PubKey) Change {
-	return Change{Action{Name: ActionKick, PubKey: pubkey[:]}, against(pubkey, func(ctx context.Context, x *change, _ Moderator) error {
+	return Change{Action{Name: ActionKick, PubKey: pubkey[:]}, against(pubkey, (*change).judge, func(ctx context.Context, x *change, _ Moderator) error {
 		return x.expel(ctx, pubkey)
 	})}
 }

@@ -93,7 +93,11 @@ func (x *change) punish(ctx context.Context, m Moderator, r *policy.ResolveRepor
 	if about.pubkey == nil {
 		return policy.ReportsNobody, nil
 	}
-	if v, err := x.judge(ctx, m, *about.pubkey); err != nil || !v.Accepted() {
+	judge := x.judgeCascade
+	if r.Action == policy.ReportKick { // which leaves agents that are members what they are
+		judge = x.judge
+	}
+	if v, err := judge(ctx, m, *about.pubkey); err != nil || !v.Accepted() {
 		return v, err
 	}
 	switch r.Action {
