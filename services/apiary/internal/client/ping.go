@@ -28,7 +28,8 @@ func Ping(ctx context.Context, cfg Config, notes io.Writer) (RoundTrip, error) {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		trip, err := pingOnce(ctx, cfg)
 		var refused *RefusedError
-		if !errors.Is(err, errClosed) && !(errors.As(err, &refused) && passing(refused.Message)) {
+		again := errors.Is(err, errClosed) || errors.As(err, &refused) && passing(refused.Message)
+		if !again {
 			return trip, err
 		}
 		fmt.Fprintf(notes, "%v; trying again in %s\n", err, pause)
