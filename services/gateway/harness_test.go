@@ -156,7 +156,8 @@ func (w *world) peers(targets []string) *rpc.Peers {
 	if len(targets) == 0 {
 		targets = []string{"mem:///nobody"}
 	}
-	p, err := rpc.NewPeers(rpc.PeersConfig{Targets: targets, PingInterval: 50 * time.Millisecond}, rpc.Deps{Memory: w.memory})
+	// A process that gets no processor for a second answers no health check meanwhile, and its links would be cut.
+	p, err := rpc.NewPeers(rpc.PeersConfig{Targets: targets, PingInterval: 50 * time.Millisecond, PingTimeout: patience}, rpc.Deps{Memory: w.memory})
 	require.NoError(w.tb, err)
 	w.run("peers of "+targets[0], p.Run)
 	if targets[0] != "mem:///nobody" {
