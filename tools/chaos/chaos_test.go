@@ -143,7 +143,8 @@ steps:
 	r := resultOf(t, out.String())
 	require.Greater(t, r.Events, 100)
 	require.Greater(t, r.Deliveries, r.Events)
-	r.Events, r.Deliveries, r.PauseP99, r.LongestPause = 0, 0, 0, 0
+	require.Greater(t, r.Ephemeral, 10)
+	r.Events, r.Ephemeral, r.Deliveries, r.Excused, r.PauseP99, r.LongestPause = 0, 0, 0, 0, 0, 0
 	require.Zero(t, r)
 }
 
@@ -162,7 +163,7 @@ func TestFaultsAreFound(t *testing.T) {
 	t.Log(out.String())
 	require.ErrorIs(t, err, errWrong)
 	r := resultOf(t, out.String())
-	r.Events, r.Deliveries, r.LongestPause = 0, 0, 0
+	r.Events, r.Ephemeral, r.Deliveries, r.LongestPause = 0, 0, 0, 0
 	require.Equal(t, result{Missed: 1, Duplicated: 1, Forbidden: 1, UnexplainedClose: 1}, r)
 	for _, said := range []string{"calm: missed: ", "calm: duplicated: ", "calm: forbidden: ", "calm: unexplained: CLOSED "} {
 		require.Equal(t, 1, strings.Count(out.String(), said), said)

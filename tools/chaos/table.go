@@ -22,6 +22,9 @@ type result struct {
 	PauseP99   int64 `json:"pause_p99_ms"`
 	Events     int   `json:"events"`
 	Deliveries int   `json:"deliveries"`
+	// Ephemeral is how many of the events are, Excused how many of their deliveries never came and are not counted as missed.
+	Ephemeral int `json:"ephemeral"`
+	Excused   int `json:"excused"`
 	// OutOfEntitlement counts stray deliveries.
 	OutOfEntitlement int `json:"out_of_entitlement"`
 	// LongestPause is of any subscription that was entitled all the time, whatever was done.
@@ -53,6 +56,8 @@ func (t *table) sum() checker.Report {
 	for _, r := range t.rows {
 		all.Events += r.report.Events
 		all.Deliveries += r.report.Deliveries
+		all.Ephemeral += r.report.Ephemeral
+		all.Excused += r.report.Excused
 		all.Missed += r.report.Missed
 		all.Duplicated += r.report.Duplicated
 		all.Forbidden += r.report.Forbidden
@@ -73,14 +78,14 @@ func (t *table) right() bool {
 func (t *table) finish() error {
 	all := t.sum()
 	w := tabwriter.NewWriter(t.out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "SCENARIO\tEVENTS\tDELIVERIES\tMISSED\tDUPLICATED\tFORBIDDEN\tOUT OF ENTITLEMENT\tUNEXPLAINED CLOSES\tPAUSE P99\tLONGEST PAUSE\t")
+	fmt.Fprintln(w, "SCENARIO\tEVENTS\tEPHEMERAL\tDELIVERIES\tMISSED\tEXCUSED\tDUPLICATED\tFORBIDDEN\tOUT OF ENTITLEMENT\tUNEXPLAINED CLOSES\tPAUSE P99\tLONGEST PAUSE\t")
 	for _, r := range append(slices.Clone(t.rows), row{"all", all}) {
 		pause := "-"
 		if len(r.report.Pauses) > 0 {
 			pause = quantile(r.report.Pauses, 0.99).Round(time.Millisecond).String()
 		}
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t\n", r.name, r.report.Events, r.report.Deliveries, r.report.Missed,
-			r.report.Duplicated, r.report.Forbidden, r.report.Stray, r.report.UnexplainedCloses, pause, r.report.Longest.Round(time.Millisecond))
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t\n", r.name, r.report.Events, r.report.Ephemeral,
+			r.report.Deliveries, r.report.Missed, r.report.Excused, r.report.Duplicated, r.report.Forbidden, r.report.Stray, r.report.UnexplainedCloses, pause, r.report.Longest.Round(time.Millisecond))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -91,6 +96,7 @@ func (t *table) finish() error {
 	line, err := json.Marshal(result{
 		Missed: all.Missed, Duplicated: all.Duplicated, Forbidden: all.Forbidden, UnexplainedClose: all.UnexplainedCloses,
 		PauseP99: quantile(all.Pauses, 0.99).Milliseconds(), Events: all.Events, Deliveries: all.Deliveries,
+		Ephemeral: all.Ephemeral, Excused: all.Excused,
 		OutOfEntitlement: all.Stray, LongestPause: all.Longest.Milliseconds(),
 	})
 	if err != nil {

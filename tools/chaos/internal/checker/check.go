@@ -23,10 +23,12 @@ const revoked = "restricted:"
 
 // Report is what was wrong in a run. Its counts may be added up over runs.
 type Report struct {
-	// Events were acknowledged; Deliveries are all EVENT frames.
-	Events, Deliveries int
+	// Events were acknowledged, Ephemeral are those of them that are not kept; Deliveries are all EVENT frames.
+	Events, Ephemeral, Deliveries int
 	// Missed, Duplicated, Forbidden and Stray count deliveries that should have been or should not; see the package.
 	Missed, Duplicated, Forbidden, Stray int
+	// Excused counts deliveries of ephemeral events that never came and that nobody can be sure of; see the package.
+	Excused int
 	// UnexplainedCloses counts subscriptions and connections.
 	UnexplainedCloses int
 	// Restarts counts connections whose gateway announced that it is being replaced.
@@ -55,6 +57,9 @@ func (l *Log) checkAt(now time.Duration) Report {
 	for i := range l.events {
 		if l.events[i].acked != never {
 			c.report.Events++
+			if l.events[i].ephemeral {
+				c.report.Ephemeral++
+			}
 		}
 	}
 	for _, s := range l.subs {
@@ -115,6 +120,11 @@ func (c *check) period(s *Subscription, p *Period, r rights, first map[int]time.
 			c.example("stray", "%s of %s got %s at %s, which is not for it", s.reader, s.topic, d.id, at(d.at))
 			continue
 		}
+		if c.log.events[d.event].ephemeral && !d.live {
+			c.report.Stray++
+			c.example("stray", "%s of %s got %s in its history at %s, which is not kept", s.reader, s.topic, d.id, at(d.at))
+			continue
+		}
 		if seen[d.event] {
 			c.report.Duplicated++
 			c.example("duplicated", "%s of %s got %s again at %s, through %s", s.reader, s.topic, d.id, at(d.at), p.gateway)
@@ -155,11 +165,26 @@ func (c *check) missed(s *Subscription, r rights, first map[int]time.Duration) {
 		if e.topic != s.topic || e.acked == never {
 			continue
 		}
-		if _, came := first[i]; came || !c.owed(s, r, e) {
+		if _, came := first[i]; came {
+			continue
+		}
+		if e.ephemeral {
+			owed, excused := c.owedLive(s, r, e)
+			if excused {
+				c.report.Excused++
+			}
+			if !owed {
+				continue
+			}
+		} else if !c.owed(s, r, e) {
 			continue
 		}
 		c.report.Missed++
-		c.example("missed", "%s of %s never got what was sent at %s and acknowledged at %s", s.reader, s.topic, at(e.sent), at(e.acked))
+		what := "an event"
+		if e.ephemeral {
+			what = "an ephemeral event"
+		}
+		c.example("missed", "%s of %s never got %s that was sent at %s and acknowledged at %s", s.reader, s.topic, what, at(e.sent), at(e.acked))
 	}
 }
 

@@ -32,7 +32,16 @@ func id(n int) (id nostr.ID) {
 
 // event is sent and acknowledged; an acknowledgement before it was sent is none.
 func (s *story) event(n int, topic string, sent, acked float64) {
-	s.publishing(id(n), topic, 1000+int64(sent), sec(sent))
+	s.sent(n, topic, false, sent, acked)
+}
+
+// passing is an event that is ephemeral.
+func (s *story) passing(n int, topic string, sent, acked float64) {
+	s.sent(n, topic, true, sent, acked)
+}
+
+func (s *story) sent(n int, topic string, ephemeral bool, sent, acked float64) {
+	s.publishing(id(n), topic, 1000+int64(sent), ephemeral, sec(sent))
 	if acked >= sent {
 		s.acknowledged(id(n), sec(acked))
 	}
@@ -329,6 +338,88 @@ func TestPauses(t *testing.T) {
 	require.Equal(t, []time.Duration{sec(0.5), sec(2)}, r.Pauses, "of bob alone")
 	require.Equal(t, sec(3.2), r.Longest.Round(time.Millisecond))
 	require.True(t, r.Right())
+}
+
+// An ephemeral event is sent at 10 and acknowledged at 11, and does not come to who listens from 1 on.
+func TestWhatIsNotKept(t *testing.T) {
+	for name, c := range map[string]struct {
+		happens func(*story, *Period)
+		missed  int
+		excused int
+	}{
+		"nothing happens":                {missed: 1},
+		"its connection ends":            {func(_ *story, p *Period) { p.Ended(sec(12)) }, 0, 1},
+		"its connection ended before":    {func(_ *story, p *Period) { p.Ended(sec(9)) }, 0, 0},
+		"its connection ends long after": {func(_ *story, p *Period) { p.Ended(sec(72)) }, 1, 0},
+		"its connection ends after a later one came": {func(s *story, p *Period) {
+			s.passing(2, "lobby", 11.5, 12)
+			p.Event(id(2), sec(12))
+			p.Ended(sec(13))
+		}, 1, 0},
+		"its connection ends after one came that was sent before its OK": {func(s *story, p *Period) {
+			s.passing(2, "lobby", 10.5, 12)
+			p.Event(id(2), sec(12))
+			p.Ended(sec(13))
+		}, 0, 1},
+		"its connection ends after one came that is kept": {func(s *story, p *Period) {
+			s.event(2, "lobby", 11.5, 12)
+			p.Event(id(2), sec(12))
+			p.Ended(sec(13))
+		}, 0, 1},
+		"NATS is killed":           {func(s *story, _ *Period) { s.done(Kill, "nats", 12, 12.1) }, 0, 1},
+		"NATS leaves meanwhile":    {func(s *story, _ *Period) { s.done(Leave, "nats", 9.5, 10.5) }, 0, 1},
+		"NATS had left before":     {func(s *story, _ *Period) { s.done(Leave, "nats", 9, 9.9) }, 1, 0},
+		"NATS is killed later":     {func(s *story, _ *Period) { s.done(Kill, "nats", 72, 72.1) }, 1, 0},
+		"NATS is frozen":           {func(s *story, _ *Period) { s.done(Other, "nats", 10.5, 15) }, 1, 0},
+		"ingest is cut off":        {func(s *story, _ *Period) { s.done(Other, "ingest to nats", 9, 15) }, 1, 0},
+		"a fan-out node is killed": {func(s *story, _ *Period) { s.done(Kill, "fanout-1", 10.5, 10.5) }, 1, 0},
+		"NATS is killed after a later one came": {func(s *story, p *Period) {
+			s.passing(2, "lobby", 11.5, 12)
+			p.Event(id(2), sec(12))
+			s.done(Kill, "nats", 13, 13.1)
+		}, 1, 0},
+		"a later one comes after NATS was killed": {func(s *story, p *Period) {
+			s.done(Kill, "nats", 12, 12.1)
+			s.passing(2, "lobby", 13, 14)
+			p.Event(id(2), sec(14))
+		}, 0, 1},
+		"it comes in a history": {func(s *story, p *Period) {
+			p.Ended(sec(12))
+			later := p.sub.request("gateway-1", 0, 0, sec(13))
+			later.Event(id(1), sec(13))
+			later.EOSE(sec(14))
+		}, 0, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := tell(t)
+			p := s.period(s.Subscribe("bob", "lobby", false), 1)
+			s.passing(1, "lobby", 10, 11)
+			if c.happens != nil {
+				c.happens(s, p)
+			}
+			r := s.check(100)
+			require.Equal(t, []int{c.missed, c.excused}, []int{r.Missed, r.Excused})
+			require.Equal(t, name == "it comes in a history", r.Stray == 1)
+		})
+	}
+}
+
+// It is owed to nobody who came too late, or was out.
+func TestWhatIsNotKeptIsOwedToWhoListens(t *testing.T) {
+	s := tell(t)
+	s.change("eve", "secret", true, 1, 2)
+	secret := s.period(s.Subscribe("eve", "secret", true), 3)
+	s.change("eve", "secret", false, 5, 6)
+	s.passing(1, "secret", 4, 4.5)
+	s.passing(2, "secret", 7, 7.5)
+	s.passing(3, "lobby", 8, 9)
+	s.passing(4, "lobby", 10, 0)
+	s.period(s.Subscribe("bob", "lobby", false), 8.5)
+	s.require(wrong{}, 20)
+	require.Zero(t, s.check(20).Excused)
+	require.Equal(t, 3, s.check(20).Ephemeral)
+	secret.Event(id(2), sec(8))
+	s.require(wrong{forbidden: 1}, 20)
 }
 
 func TestOnlyTheFirstOfEachSortIsExplained(t *testing.T) {

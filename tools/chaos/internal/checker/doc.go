@@ -18,6 +18,13 @@
 //     that REQ and is in its time: then it is in the history. Of what was sent to somebody who was removed shortly
 //     afterwards nothing is owed: such an event may come and need not (DESIGN section 6). An event whose OK never came
 //     may come and need not either.
+//   - Excused: an ephemeral event is in no history, and its stream holds it in memory for a minute (DESIGN section 8). It is
+//     owed to a subscription that had had its EOSE when it was sent and whose reader was entitled until the end of the run,
+//     unless the subscription, its connection or NATS ended after it was sent and within the minute after its OK: then it
+//     may have been lost on its way. Such a delivery that never came is excused and counted; but not if another one that
+//     was sent after its OK came before that end, since streams are read in order: then it was missed. Who had no
+//     subscription when it was sent is owed nothing. An OK false, as while ingest is cut off from NATS, excuses nothing: the
+//     event is sent again, and owed once its OK is true.
 //   - Duplicated: an event came again within one period, be it twice in the history, twice live, or in both halves
 //     (P3). A new period begins anew: an event that came before is what the client asked for again with its
 //     since, and it is the client's to notice that it knows it.
@@ -27,7 +34,7 @@
 //     a member again by then may read what was said meanwhile, so that it comes is no leak. Of one in the history: its
 //     reader was no member at any moment between the REQ and the arrival.
 //   - Stray: an event came that the subscription did not ask for, be it that it is of another topic or that the
-//     subscription had been closed, or one that nobody in the run has published.
+//     subscription had been closed, or one that nobody in the run has published, or an ephemeral one in a history.
 //   - Unexplained closes: the relay ended a subscription after its EOSE, or a connection, and nothing that was done to
 //     the cluster explains it. A CLOSED is explained by the removal of its reader; "lagged" never is, since nothing
 //     here loses what a stream still holds. The end of a connection is explained when its own gateway was killed or told

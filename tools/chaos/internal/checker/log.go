@@ -36,6 +36,7 @@ type Log struct {
 
 type event struct {
 	topic     string
+	ephemeral bool
 	createdAt int64
 	sent      time.Duration
 	acked     time.Duration // never until then
@@ -72,16 +73,17 @@ func New() *Log {
 // Now is the time since the run began.
 func (l *Log) Now() time.Duration { return time.Since(l.start) }
 
-// Publishing notes that an event of a topic is about to be sent for the first time.
-func (l *Log) Publishing(id nostr.ID, topic string, createdAt int64) {
-	l.publishing(id, topic, createdAt, l.Now())
+// Publishing notes that an event of a topic, made at a Unix second, is about to be sent for the first time. An ephemeral one
+// is passed on and not kept.
+func (l *Log) Publishing(id nostr.ID, topic string, createdAt int64, ephemeral bool) {
+	l.publishing(id, topic, createdAt, ephemeral, l.Now())
 }
 
-func (l *Log) publishing(id nostr.ID, topic string, createdAt int64, at time.Duration) {
+func (l *Log) publishing(id nostr.ID, topic string, createdAt int64, ephemeral bool, at time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.byID[id] = len(l.events)
-	l.events = append(l.events, event{topic: topic, createdAt: createdAt, sent: at, acked: never})
+	l.events = append(l.events, event{topic: topic, ephemeral: ephemeral, createdAt: createdAt, sent: at, acked: never})
 }
 
 // Acknowledged notes the first OK true for an event.
@@ -152,6 +154,7 @@ type Period struct {
 	requested  time.Duration
 	eose       time.Duration // never until then
 	closed     time.Duration // never until then
+	ended      time.Duration // of the connection; never until then
 	message    string        // of CLOSED
 	deliveries []delivery
 }
@@ -183,7 +186,7 @@ func (s *Subscription) Request(gateway string, dialled time.Duration, since int6
 }
 
 func (s *Subscription) request(gateway string, dialled time.Duration, since int64, at time.Duration) *Period {
-	p := &Period{sub: s, gateway: gateway, dialled: dialled, since: since, requested: at, eose: never, closed: never}
+	p := &Period{sub: s, gateway: gateway, dialled: dialled, since: since, requested: at, eose: never, closed: never, ended: never}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.periods = append(s.periods, p)
@@ -216,6 +219,13 @@ func (p *Period) Closed(message string, at time.Duration) {
 	p.sub.mu.Lock()
 	defer p.sub.mu.Unlock()
 	p.closed, p.message = at, message
+}
+
+// Ended notes that the connection has ended before the run has, from whichever side.
+func (p *Period) Ended(at time.Duration) {
+	p.sub.mu.Lock()
+	defer p.sub.mu.Unlock()
+	p.ended = at
 }
 
 // Disconnected notes that the relay, or what lies between, has ended a connection to a gateway which was

@@ -37,7 +37,8 @@ type Config struct {
 	// Gateways are tried in turn. Host is the community's authority.
 	Gateways []Gateway
 	Host     string
-	// Restarts says that gateways may be replaced at any time: a connection that one ends with 1012 ends as it should.
+	// Restarts says that gateways may be replaced at any time: a connection that one ends with 1012 ends as it should. So may NATS
+	// be, and nobody says when: then nothing ephemeral is published, because it could not be judged.
 	Restarts bool
 	// Load is how much.
 	Load scenario.Load
@@ -68,6 +69,14 @@ type topic struct {
 	name     string // the channel's id, or global
 	private  bool
 	churners []*subscriber
+}
+
+// kind is that of the topic's events that are kept.
+func (t *topic) kind() nostr.Kind {
+	if t.name == global {
+		return nostr.KindText
+	}
+	return nostr.KindChat
 }
 
 // New returns a load that has done nothing yet.

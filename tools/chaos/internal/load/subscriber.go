@@ -52,7 +52,7 @@ func (l *Load) newSubscriber(n int, t *topic) (*subscriber, error) {
 		return nil, err
 	}
 	s := &subscriber{load: l, name: "subscriber " + strconv.Itoa(n+1), key: key, next: n, added: make(chan struct{}, 1)}
-	channel := nostr.Filter{Kinds: []nostr.Kind{nostr.KindChat}, Tags: []nostr.TagCondition{{Name: 'h', Values: []string{t.name}}}}
+	channel := nostr.Filter{Kinds: []nostr.Kind{nostr.KindChat, nostr.KindTyping}, Tags: []nostr.TagCondition{{Name: 'h', Values: []string{t.name}}}}
 	s.interest(channel, t)
 	if n%4 == 0 {
 		s.interest(nostr.Filter{Kinds: []nostr.Kind{nostr.KindText}, Authors: []nostr.PubKey{l.owner.key.PubKey()}}, &topic{name: global})
@@ -105,6 +105,16 @@ func (s *subscriber) run(ctx context.Context) {
 func (s *subscriber) converse(ctx context.Context, conn *client.Conn, gateway string, dialled time.Duration) (given bool) {
 	now := s.load.cfg.Log.Now
 	requests := 0
+	defer func() {
+		if ctx.Err() != nil {
+			return // it is the run that ends
+		}
+		for _, i := range s.interests {
+			for _, period := range i.periods {
+				period.Ended(now())
+			}
+		}
+	}()
 	ask := func(i *interest) {
 		requests++
 		i.id, i.again = strconv.Itoa(requests), 0

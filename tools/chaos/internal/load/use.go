@@ -19,6 +19,8 @@ const (
 	tooOld = 20 * time.Second
 	// window bounds the events of one publisher that wait for their OK.
 	window = 64
+	// ephemeralEvery is how many events of a channel there are for one that is ephemeral: somebody types.
+	ephemeralEvery = 10
 	// finishing bounds the last change of members, after the end.
 	finishing = 2 * time.Minute
 )
@@ -54,26 +56,31 @@ func (l *Load) publisher(ctx context.Context, n int) error {
 			return onTheWay.Wait()
 		}
 		number := l.published.Add(1)
-		t := l.topics[int(number)%len(l.topics)]
+		turn := int(number) % len(l.topics)
+		t := l.topics[turn]
+		kind := t.kind()
+		if t.name != global && !l.cfg.Restarts && (int(number)/len(l.topics)+turn)%ephemeralEvery == 0 {
+			kind = nostr.KindTyping
+		}
 		onTheWay.Go(func() error {
-			return l.publish(context.WithoutCancel(ctx), s, t, "event "+strconv.FormatInt(number, 10))
+			return l.publish(context.WithoutCancel(ctx), s, t, kind, "event "+strconv.FormatInt(number, 10))
 		})
 	}
 }
 
 // publish publishes one event and writes down when.
-func (l *Load) publish(ctx context.Context, s *speaker, t *topic, content string) error {
+func (l *Load) publish(ctx context.Context, s *speaker, t *topic, kind nostr.Kind, content string) error {
 	ctx, cancel := context.WithTimeout(ctx, tooOld)
 	defer cancel()
-	kind, channel := nostr.KindChat, t.name
+	channel := t.name
 	if t.name == global {
-		kind, channel = nostr.KindText, ""
+		channel = ""
 	}
 	event, err := l.sign(s.key, kind, channel, content)
 	if err != nil {
 		return err
 	}
-	l.cfg.Log.Publishing(event.ID, t.name, event.CreatedAt)
+	l.cfg.Log.Publishing(event.ID, t.name, event.CreatedAt, kind.IsEphemeral())
 	err = s.publish(ctx, event)
 	switch {
 	case err == nil:
@@ -128,7 +135,7 @@ func (l *Load) Mark(ctx context.Context, marks ...string) error {
 		if err := l.change(ctx, t, out, false); err != nil {
 			return err
 		}
-		if err := l.publish(ctx, l.owner, t, marks[0]); err != nil {
+		if err := l.publish(ctx, l.owner, t, t.kind(), marks[0]); err != nil {
 			return fmt.Errorf("publish %s: %w", marks[0], err)
 		}
 		marks = marks[1:]

@@ -42,7 +42,8 @@ type Load struct {
 	Subscribers int `yaml:"subscribers"`
 	// Publishers is the number of connections that publish; 4 by default.
 	Publishers int `yaml:"publishers"`
-	// Rate is how many events are published a second, spread over all topics; 36 by default, at most five for a topic.
+	// Rate is how many events are published a second, spread over all topics; 36 by default, at most five for a topic. Of
+	// those in channels one in ten is ephemeral.
 	Rate int `yaml:"rate"`
 	// Public and Private are the number of channels of each sort; 4 by default.
 	Public  int `yaml:"public"`
