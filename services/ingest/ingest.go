@@ -223,6 +223,7 @@ func (s *Service) assemble(deps Deps, sweeper *outbox.Sweeper) {
 	s.group.Add("channels", lifecycle.Func(s.keepChannels))
 	s.group.Add("rosters", lifecycle.Func(s.keepRosters))
 	s.group.Add("reminders", lifecycle.Func(s.remind))
+	s.group.Add("attestations", lifecycle.Func(s.endAttestations))
 	s.group.Add("sweeper", sweeper)
 	s.group.Add("publisher", s.publisher)
 	s.group.Add("commits", s.commits, "publisher")

@@ -40,6 +40,10 @@ const (
 	// later than its time.
 	remindInterval = time.Second
 	remindPage     = 100
+	// attestationsInterval is how often attestations that have ended are looked for: what is delivered live stops that much later
+	// than they end. attestationsPage is in how many communities, and how many in each, one look ends.
+	attestationsInterval = time.Second
+	attestationsPage     = 1000
 )
 
 // byDatabase does what depends on the time by the database's clock. All replicas have that one in common: by its own, a replica
@@ -135,6 +139,14 @@ func (s *Service) remind(ctx context.Context, ready func()) error {
 	}}})
 }
 
+// endAttestations takes from agents what an attestation gave that has ended (NIP-OA), at the start also those that ended while
+// nobody was there. Replicas find the same ones, and one of them ends each.
+func (s *Service) endAttestations(ctx context.Context, ready func()) error {
+	return s.keep(ctx, ready, attestationsInterval, []chore{{"end attestations", attestationsPage, func(ctx context.Context) (int, error) {
+		return s.store.EndAttestations(ctx, attestationsPage)
+	}}})
+}
+
 // vanishLater makes sweepVanished run as soon as it can.
 func (s *Service) vanishLater() {
 	select {
@@ -179,9 +191,6 @@ func (s *Service) sweepOutdated(ctx context.Context, ready func()) error {
 			"tokens": s.store.ExpireTokens, "tokens of operators": s.store.ExpireOperatorTokens, "commands": s.store.ForgetCommands, "invites": s.store.ForgetInvites,
 			"channel invites": s.store.ForgetChannelInvites, "timeouts": s.store.ForgetTimeouts,
 			"bans": func(ctx context.Context, _ time.Time, limit int) (int, error) { return s.store.EndBans(ctx, limit) },
-			"attestations": func(ctx context.Context, _ time.Time, limit int) (int, error) {
-				return s.store.EndAttestations(ctx, limit)
-			},
 		} {
 			for ctx.Err() == nil {
 				within, cancel := context.WithTimeout(ctx, upkeepTimeout)

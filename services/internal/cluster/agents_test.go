@@ -90,6 +90,21 @@ func agentsOfMembers(t *testing.T, c *cluster.Cluster) {
 	}
 }
 
+// boundedAgents lose what is live within seconds of the end of their attestation, on the gateway as well as in fan-out.
+func boundedAgents(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	alice, bot := who(t, "alice"), who(t, "bot")
+	host := c.CreateCommunity(t, "bounded.example", alice)
+	end := time.Now().Add(4 * time.Second).Truncate(time.Second)
+	agent := cluster.ConnectHost(t, c.Gateway(0), host, bot)
+	require.True(t, agent.AuthenticateWith("ws://"+host, attestedBy(t, alice, bot, "created_at<"+strconv.FormatInt(end.Unix(), 10))).OK)
+	sub := agent.Subscribe(by(alice))
+	owner := cluster.DialHost(t, c.Gateway(1), host, alice)
+	require.Equal(t, owner.Accept(nostrtest.Content("while it holds")), sub.Next())
+	revoked(t, agent, sub, notAMember)
+	require.WithinRange(t, time.Now(), end, end.Add(10*time.Second), "not when ingest or the gateway would look at everything")
+}
+
 // agentsOverHTTP show whose they are in the proof, or in a header.
 func agentsOverHTTP(t *testing.T, c *cluster.Cluster) {
 	t.Helper()

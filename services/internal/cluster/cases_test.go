@@ -70,6 +70,7 @@ var cases = []testCase{
 	{"a removed member loses its sockets on every gateway", removals},
 	{"a host that is taken away loses its sockets on every gateway", lostHosts},
 	{"agents of a member come and go with it", agentsOfMembers},
+	{"agents lose what is live when their attestation ends", boundedAgents},
 	{"agents show their owner over HTTP", agentsOverHTTP},
 	{"observer frames go between an agent and its owner", frames},
 	{"turn metrics are for the agent's owner", metrics},
