@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"encoding/json"
 	"net/url"
 	"strings"
 	"unicode"
@@ -171,6 +172,15 @@ func (r *RemoveMember) Judge(by nostr.PubKey, actor, target Role) Verdict {
 		return invalid("actor not authorized: only an owner can remove an admin")
 	}
 	return Verdict{}
+}
+
+// AdmittedByOwner is what a moderator is told who has removed an agent that stays admitted through its owner (NIP-OA): to keep it out
+// takes a ban of the agent, or the removal of its owner.
+func AdmittedByOwner(owner nostr.PubKey) Verdict {
+	answer, _ := json.Marshal(struct {
+		AdmittedBy nostr.PubKey `json:"admitted_by"`
+	}{owner})
+	return Verdict{Message: "response:" + string(answer)}
 }
 
 // Judge decides on a change of role by an actor with a role, of a target with a role.

@@ -318,3 +318,39 @@ func TestABanDoesNotReachAbove(t *testing.T) {
 		require.NotEqual(t, policy.Banned, f.verdict(f.candidateIn(closed, "enrolled")))
 	}
 }
+
+// TestARemovedAgentMayStay tells who removes an agent that its owner admits it all the same.
+func TestARemovedAgentMayStay(t *testing.T) {
+	f := newFixture(t).withKey()
+	closed := f.staff()
+	bob := nostrtest.PubKey("bob")
+	for _, community := range []int64{closed, f.community} {
+		require.NoError(t, f.attest(community, "bot", "bob", time.Time{}))
+	}
+	n := 0
+	remove := func(community int64) policy.Verdict {
+		n++
+		f.put(community, "bot", policy.RoleMember)
+		v, _ := f.order(f.command(community, "owner", nostr.KindRelayRemoveMember, p("bot"), nostrtest.Tag("n", strconv.Itoa(n))))
+		require.Zero(t, f.count(`SELECT count(*) FROM ingest.community_members WHERE community_id = $1 AND pubkey = $2`,
+			community, bytesOf(nostrtest.PubKey("bot"))))
+		return v
+	}
+	v := remove(closed)
+	require.True(t, v.Accepted())
+	require.Equal(t, `response:{"admitted_by":"`+bob.String()+`"}`, v.Message)
+	f.accept(f.candidateIn(closed, "bot"))
+	v, _ = f.order(f.command(closed, "owner", nostr.KindRelayRemoveMember, p("carol")))
+	require.Equal(t, policy.Verdict{}, v, "nobody's agent")
+	require.Equal(t, policy.Verdict{}, remove(f.community), "an open community admits everybody")
+
+	_, err := f.UpdateCommunity(t.Context(), closed, CommunityChange{Agents: new(AgentsRefuse)})
+	require.NoError(t, err)
+	require.Equal(t, policy.Verdict{}, remove(closed), "agents are refused")
+	_, err = f.UpdateCommunity(t.Context(), closed, CommunityChange{Agents: new(AgentsAdmit)})
+	require.NoError(t, err)
+	v, _ = f.order(f.command(closed, "owner", nostr.KindRelayRemoveMember, p("bob")))
+	require.Equal(t, policy.Verdict{}, v)
+	require.Equal(t, policy.Verdict{}, remove(closed), "its owner is no member")
+	require.Equal(t, policy.NotMember, f.verdict(f.candidateIn(closed, "bot")))
+}

@@ -27,6 +27,14 @@ RETURNING xmax = 0`
 	// By community_members_pkey.
 	sqlRemoveMember = `DELETE FROM ingest.community_members WHERE community_id = $1 AND pubkey = $2`
 
+	// By agents_pkey, communities_pkey, community_members_pkey and banned_pubkeys_pkey: the owner through whom a key is admitted,
+	// asked when it is no member.
+	sqlAdmittedBy = `
+SELECT a.owner FROM ingest.agents a
+WHERE a.community_id = $1 AND a.pubkey = $2
+    AND EXISTS (SELECT FROM ingest.admitted m WHERE m.community_id = $1 AND m.pubkey = $2 OFFSET 0)
+    AND NOT EXISTS (SELECT FROM ingest.barred b WHERE b.community_id = $1 AND b.pubkey = $2 OFFSET 0)`
+
 	// By community_members_pkey: those who decide first, then by when they came.
 	sqlRoster = `
 SELECT pubkey, role FROM ingest.community_members WHERE community_id = $1
@@ -163,7 +171,26 @@ func (x *change) removeMember(ctx context.Context, e *entry, r *policy.RemoveMem
 	if v := r.Judge(e.Event.PubKey, actor, target); !v.Accepted() {
 		return v, nil
 	}
-	return policy.Verdict{}, x.expel(ctx, r.Target)
+	if err := x.expel(ctx, r.Target); err != nil {
+		return policy.Verdict{}, err
+	}
+	return x.stillAdmitted(ctx, r.Target)
+}
+
+// stillAdmitted is the answer to who has removed a key, and so may see who is a member: whether it is an agent that its owner
+// admits all the same. An open community admits everybody, and nothing is said of it.
+func (x *change) stillAdmitted(ctx context.Context, removed nostr.PubKey) (policy.Verdict, error) {
+	if !x.state.Communities[x.community].Closed {
+		return policy.Verdict{}, nil
+	}
+	var owner []byte
+	switch err := x.conn.QueryRow(ctx, sqlAdmittedBy, x.community, removed[:]).Scan(&owner); {
+	case errors.Is(err, pgx.ErrNoRows):
+		return policy.Verdict{}, nil
+	case err != nil:
+		return policy.Verdict{}, fmt.Errorf("look whether a removed key is admitted: %w", err)
+	}
+	return policy.AdmittedByOwner(nostr.PubKey(owner)), nil
 }
 
 func (x *change) changeRole(ctx context.Context, e *entry, r *policy.ChangeRole) (policy.Verdict, error) {
