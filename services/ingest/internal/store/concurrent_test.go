@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/apiary-relay/apiary/pkg/nostr"
 	"github.com/apiary-relay/apiary/pkg/testkit/nostrtest"
 	"github.com/apiary-relay/apiary/pkg/testkit/pgtest"
 	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
@@ -331,4 +332,44 @@ func TestLockKeys(t *testing.T) {
 	require.EqualValues(t, 2, one>>classBits)
 	require.EqualValues(t, 1, communityLock(1)>>classBits)
 	require.True(t, bytes.Equal(bytesOf(nostrtest.PubKey("a")), bytesOf(nostrtest.PubKey("a"))))
+}
+
+// TestABanRacesARole has an admin ban the owner of an agent that an owner makes an admin meanwhile: whichever comes first, the
+// other is refused, so that no admin is ever under a ban.
+func TestABanRacesARole(t *testing.T) {
+	f := newFixture(t).withKey()
+	closed := f.staff()
+	require.NoError(t, f.attest(closed, "bot", "bob", time.Time{}))
+	stores := []*Store{f.replica(), f.replica()}
+	for _, s := range stores {
+		s.key = f.key
+	}
+	wants := [][]policy.Verdict{{{}, policy.TargetBanned}, {policy.AdminIsSafe, {}}}
+	for round := range 4 {
+		f.moderateIn(closed, UnbanPubKey(nostrtest.PubKey("bob")))
+		f.put(closed, "bob", policy.RoleMember)
+		f.put(closed, "bot", policy.RoleMember)
+		again := nostrtest.Tag("n", strconv.Itoa(round))
+		commands := []*policy.Candidate{
+			f.command(closed, "admin", nostr.KindBan, p("bob"), again),
+			f.command(closed, "owner", nostr.KindRelayChangeRole, p("bot"), nostrtest.Tag("role", "admin"), again),
+		}
+		first := round % 2
+		verdicts := make([]policy.Verdict, len(commands))
+		var group errgroup.Group
+		release := f.hold(communityLock(closed), true)
+		for waiting, which := range []int{first, 1 - first} {
+			group.Go(func() error {
+				result, err := stores[which].Commit(t.Context(), commands[which:which+1])
+				if err == nil {
+					verdicts[which] = result.Verdicts[0]
+				}
+				return err
+			})
+			f.awaitWaiters("advisory", waiting+1)
+		}
+		release()
+		require.NoError(t, group.Wait())
+		require.Equal(t, wants[first], verdicts)
+	}
 }

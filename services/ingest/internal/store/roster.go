@@ -201,6 +201,11 @@ func (x *change) changeRole(ctx context.Context, e *entry, r *policy.ChangeRole)
 	if v := r.Judge(e.Event.PubKey, actor, target); !v.Accepted() {
 		return v, nil
 	}
+	if r.Role.Moderates() { // a member can be banned with its owner, and a ban that reaches a moderator would be refused
+		if banned, err := x.isBanned(ctx, r.Target); err != nil || banned {
+			return policy.TargetBanned, err
+		}
+	}
 	return policy.Verdict{}, x.putMember(ctx, r.Target, r.Role)
 }
 
