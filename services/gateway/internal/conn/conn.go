@@ -2,6 +2,7 @@ package conn
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -56,15 +57,17 @@ type Handler interface {
 // Conn is one client connection.
 type Conn struct {
 	cfg *Config
+	ws  *websocket.Conn
 	net *cork.Conn // closed with hangUp only
 	m   *metrics.Metrics
 	ctx context.Context // the connection's own root
 
-	queue    queue
-	handler  Handler
-	ended    func()
-	end      context.CancelFunc // ends ctx
-	farewell farewell
+	source  source // of what ws reads
+	within  bool   // a message has begun; of the reading goroutine
+	queue   queue
+	handler Handler
+	ended   func()
+	end     context.CancelFunc // ends ctx
 
 	missed atomic.Int32
 	timers struct {
@@ -75,30 +78,12 @@ type Conn struct {
 	}
 }
 
-// New returns a connection whose handshake is over, to be served with Start. cfg is not changed any more. ctx carries the trace and log attributes of
-// its root and is not used to end it.
-func New(ctx context.Context, cfg *Config, nc *cork.Conn, m *metrics.Metrics) *Conn {
-	c := &Conn{cfg: cfg, net: nc, m: m}
-	// Not a child that its parent would know: connections end by themselves.
-	c.ctx, c.end = context.WithCancel(context.WithoutCancel(ctx))
-	c.queue.ctl = budget{maxFrames: cfg.ControlFrames, maxBytes: cfg.ControlBytes}
-	c.queue.data = budget{maxFrames: cfg.QueueFrames, maxBytes: cfg.QueueBytes, pressure: cfg.Pressure}
-	nc.BeginFrames()
-	return c
-}
-
-// Start begins to read, first what the client has sent right behind its handshake, at most cork.BufferSize, and returns.
-// ended is called when nothing of the connection is left: no goroutine but the one that calls it, no timer, no socket. Start
-// must be called exactly once.
-func (c *Conn) Start(h Handler, behind []byte, ended func()) {
+// Start begins to read and returns. ended is called when nothing of the connection is left: no goroutine but the one that
+// calls it, no timer, no socket. Start must be called exactly once.
+func (c *Conn) Start(h Handler, ended func()) {
 	c.handler, c.ended = h, ended
 	c.startHeartbeat()
-	var b *[]byte
-	if len(behind) > 0 {
-		b = cork.Buffer()
-		*b = append(*b, behind...)
-	}
-	go c.work(b, nil)
+	go c.begin()
 }
 
 // Context is the connection's root; it ends when the connection has ended or is beyond hope.
@@ -124,7 +109,7 @@ func (c *Conn) Control(f cork.Frame) {
 	}
 }
 
-// Event queues event frames in order, once Serve has begun, and reports false if there was no room for all of
+// Event queues event frames in order, once Start was called, and reports false if there was no room for all of
 // them: then those from the first on that did not fit are not queued, and the caller says WantRoom if it has
 // something to do once there is. On a closing connection frames vanish and the result is true.
 func (c *Conn) Event(frames ...cork.Frame) bool {
@@ -180,7 +165,7 @@ func (c *Conn) await(ctx context.Context, cl class) error {
 	}
 }
 
-// startFlush is called by whoever turned the queue's running flag on. Serve waits until it is off.
+// startFlush is called by whoever turned the queue's running flag on. finish waits until it is off.
 func (c *Conn) startFlush() { go c.flush() }
 
 // flush writes until the queue is empty and carries out the close, if one is due.
@@ -201,8 +186,12 @@ func (c *Conn) flush() {
 			return
 		}
 		if err := c.net.WriteFrames(frames, &s.parts); err != nil {
-			// The peer is gone or does not take a byte.
-			c.queue.shut(&closing{cause: metrics.OutcomeStuck, discard: true})
+			// The peer is gone or does not take a byte; or the library has answered its close, after which nothing is sent.
+			cause := metrics.OutcomeStuck
+			if errors.Is(err, cork.ErrClosing) {
+				cause = metrics.OutcomePeer
+			}
+			c.queue.shut(&closing{cause: cause, discard: true})
 			c.hangUp()
 			c.queue.rest()
 			return

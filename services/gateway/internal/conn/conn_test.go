@@ -2,10 +2,13 @@ package conn_test
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -59,6 +62,33 @@ type peer struct {
 	served chan struct{} // closed when nothing is left of the connection
 }
 
+// hijacked is a response whose connection is the test's; behind is what the client has sent already.
+type hijacked struct {
+	*httptest.ResponseRecorder
+	c      net.Conn
+	behind []byte
+}
+
+func (h hijacked) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	r := bufio.NewReader(io.MultiReader(bytes.NewReader(h.behind), h.c))
+	_, err := r.Peek(len(h.behind))
+	return h.c, bufio.NewReadWriter(r, bufio.NewWriter(h.c)), err
+}
+
+// accept makes a connection of nc.
+func accept(t *testing.T, cfg *conn.Config, nc *cork.Conn, m *metrics.Metrics, behind []byte) *conn.Conn {
+	t.Helper()
+	req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+	for k, v := range map[string]string{
+		"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+	} {
+		req.Header.Set(k, v)
+	}
+	c, err := conn.Accept(t.Context(), cfg, nc, m, hijacked{httptest.NewRecorder(), nc, behind}, req)
+	require.NoError(t, err)
+	return c
+}
+
 // serve connects a client by an unbuffered pipe; it must run in a bubble.
 func serve(t *testing.T, cfg conn.Config, h *handler) *peer {
 	t.Helper()
@@ -71,13 +101,12 @@ func start(t *testing.T, cfg conn.Config, h *handler, behind []byte) *peer {
 	m, err := metrics.New(noop.NewMeterProvider().Meter(""))
 	require.NoError(t, err)
 	server, client := net.Pipe()
-	nc := cork.New(server, 20*time.Second)
-	c := conn.New(t.Context(), &cfg, nc, m)
+	c := accept(t, &cfg, cork.New(server, 20*time.Second), m, behind)
 	if h.messages == nil {
 		h.messages = make(chan string, 100)
 	}
 	p := &peer{t: t, net: client, r: bufio.NewReader(client), conn: c, h: h, served: make(chan struct{})}
-	c.Start(h, behind, func() { close(p.served) })
+	c.Start(h, func() { close(p.served) })
 	t.Cleanup(func() {
 		client.Close()
 		<-p.served
@@ -122,6 +151,13 @@ func (p *peer) write(opcode byte, payload string) {
 	require.NoError(p.t, err)
 }
 
+// send writes bytes as they are, if there are any.
+func (p *peer) send(wire []byte) {
+	p.t.Helper()
+	_, err := p.net.Write(wire)
+	require.NoError(p.t, err)
+}
+
 // closeCode requires a close frame and returns its code.
 func (p *peer) closeCode() int {
 	p.t.Helper()
@@ -131,6 +167,17 @@ func (p *peer) closeCode() int {
 }
 
 func text(s string) cork.Frame { return cork.Text([]byte(s), nil) }
+
+func TestWhatIsNoHandshakeIsRefused(t *testing.T) {
+	a, b := net.Pipe()
+	defer a.Close()
+	defer b.Close()
+	cfg := config()
+	w := httptest.NewRecorder()
+	_, err := conn.Accept(t.Context(), &cfg, cork.New(a, time.Minute), nil, w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+	require.Error(t, err)
+	require.Equal(t, http.StatusUpgradeRequired, w.Code)
+}
 
 func TestMessagesComeInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 // stream has ended, whatever the state of the TCP connection.
 var ErrClosing = errors.New("websocket stream has ended")
 
-// Listener wraps every accepted connection in a Conn, which is found again under an upgraded
-// connection.
+// Listener wraps every accepted connection in a Conn, so that the WebSocket library gets a connection that shares its
+// writes with us.
 type Listener struct {
 	net.Listener
 	timeout time.Duration
@@ -61,8 +61,8 @@ func (l *Listener) Close() error {
 	return l.Listener.Close()
 }
 
-// Conn serialises whole-frame writes of two writers: whoever has one control frame through Write, and the
-// gateway's writer through WriteFrames.
+// Conn serialises whole-frame writes of two writers: the WebSocket library through Write, and the gateway's writer
+// through WriteFrames.
 type Conn struct {
 	net.Conn
 	timeout time.Duration
@@ -108,7 +108,7 @@ func (c *Conn) Part() { c.parting.Store(true) }
 // Charge adds to what the next Read tells. Only the reader may call it.
 func (c *Conn) Charge(bytes int) { c.charged += bytes }
 
-// Read implements net.Conn for the HTTP server and the reader of frames.
+// Read implements net.Conn for the HTTP server and the WebSocket library.
 func (c *Conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	c.Pace(n)
@@ -135,14 +135,14 @@ func (c *Conn) Pace(n int) {
 }
 
 // BeginFrames says that the HTTP handshake has been written. From here on each Write must be exactly
-// one frame.
+// one frame, which holds for the library: it flushes its buffer once per control frame.
 func (c *Conn) BeginFrames() {
 	c.mu.Lock()
 	c.framing = true
 	c.mu.Unlock()
 }
 
-// Write implements net.Conn for the HTTP server, and for close frames. It blocks while a
+// Write implements net.Conn for the HTTP server and the WebSocket library. It blocks while a
 // vectored write is under way.
 func (c *Conn) Write(p []byte) (int, error) {
 	c.mu.Lock()

@@ -127,7 +127,7 @@ func TestFramesNeverInterleave(t *testing.T) {
 		}
 	})
 	writers.Go(func() {
-		for n := range pings { // one Write per control frame
+		for n := range pings { // as the library does: one Write per control frame
 			if _, err := server.Write(cork.Pong(fmt.Append(nil, n)).Head); err != nil {
 				t.Error(err)
 				return

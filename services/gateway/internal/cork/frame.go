@@ -4,10 +4,9 @@ import "encoding/binary"
 
 // Opcodes of RFC 6455 §5.2 that the gateway writes, with the FIN bit set.
 const (
-	finText  = 0x80 | 0x1
-	finClose = 0x80 | 0x8
-	finPing  = 0x80 | 0x9
-	finPong  = 0x80 | 0xa
+	finText = 0x80 | 0x1
+	finPing = 0x80 | 0x9
+	finPong = 0x80 | 0xa
 
 	opcodeMask  = 0x0f
 	opcodeClose = 0x8
@@ -74,20 +73,6 @@ func Pong(payload []byte) Frame {
 	}
 	head := append(make([]byte, 0, 2+len(payload)), finPong, byte(len(payload)))
 	return Frame{Head: append(head, payload...)}
-}
-
-// noStatus is the code of a close frame that has none (RFC 6455 §7.4.1).
-const noStatus = 1005
-
-// Close makes a close frame with a code, none for 1005, and a reason, which is cut off after 123 bytes.
-func Close(code uint16, reason string) Frame {
-	if code == noStatus {
-		return Frame{Head: []byte{finClose, 0}}
-	}
-	reason = reason[:min(len(reason), MaxControlPayload-2)]
-	head := append(make([]byte, 0, 4+len(reason)), finClose, byte(2+len(reason)))
-	head = binary.BigEndian.AppendUint16(head, code)
-	return Frame{Head: append(head, reason...)}
 }
 
 // sealHeader writes the header of a text frame with n bytes of payload right before offset

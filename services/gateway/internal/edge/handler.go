@@ -334,7 +334,8 @@ func (h *Handler) upgrade(w http.ResponseWriter, r *http.Request, c *Community, 
 		return
 	}
 	client := h.cfg.Gate.Client(clientAddr(r, h.cfg.TrustedProxies))
-	behind, err := handshake(w, r)
+	// The connection has goroutines of its own, so that the server's per-request state does not live as long as it.
+	socket, err := conn.Accept(tenant.With(h.root, tenant.ID(c.ID)), &h.cfg.Conn, nc, h.m, w, r)
 	if err != nil {
 		h.conns.Release()
 		h.m.Upgrade(r.Context(), metrics.OutcomeHandshake)
@@ -342,14 +343,12 @@ func (h *Handler) upgrade(w http.ResponseWriter, r *http.Request, c *Community, 
 	}
 	h.m.Upgrade(r.Context(), metrics.OutcomeAccepted)
 	nc.Meter(func(read int) time.Duration { return client.Read(read, time.Now()) })
-	// The connection has goroutines of its own, so that the server's per-request state does not live as long as it.
-	socket := conn.New(tenant.With(h.root, tenant.ID(c.ID)), &h.cfg.Conn, nc, h.m)
 	h.running.Add(1)
-	h.serve(socket, client, c, behind, mark)
+	h.serve(socket, client, c, mark)
 }
 
 // serve begins a session on a connection.
-func (h *Handler) serve(socket *conn.Conn, client *admit.Client, c *Community, behind []byte, mark uint64) {
+func (h *Handler) serve(socket *conn.Conn, client *admit.Client, c *Community, mark uint64) {
 	h.m.Connected(socket.Context(), 1)
 	join := func(m hub.Member) bool {
 		open := h.conns.Join(m)
@@ -358,7 +357,7 @@ func (h *Handler) serve(socket *conn.Conn, client *admit.Client, c *Community, b
 		}
 		return open
 	}
-	h.sessions.Start(socket, client, &c.Community, behind, join, func(s *session.Session) {
+	h.sessions.Start(socket, client, &c.Community, join, func(s *session.Session) {
 		h.conns.Leave(s)
 		h.m.Connected(socket.Context(), -1)
 		h.m.Closed(socket.Context(), socket.Cause())

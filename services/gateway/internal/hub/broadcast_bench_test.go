@@ -1,9 +1,12 @@
 package hub_test
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync"
@@ -37,6 +40,15 @@ func (r *recipient) Room() {
 	case r.room <- struct{}{}:
 	default:
 	}
+}
+
+type hijacked struct {
+	*httptest.ResponseRecorder
+	c net.Conn
+}
+
+func (h hijacked) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return h.c, bufio.NewReadWriter(bufio.NewReader(h.c), bufio.NewWriter(h.c)), nil
 }
 
 // BenchmarkBroadcast delivers 500-byte events, in runs as they come from fan-out, to n connections through their
@@ -75,7 +87,7 @@ func broadcast(b *testing.B, n, length int, ownIDs bool) {
 		r.prefix = hub.Prefix(r.id)
 		r.accept(b, l, m)
 		wg.Add(1)
-		r.conn.Start(r, nil, wg.Done)
+		r.conn.Start(r, wg.Done)
 		_, err = client.Write([]byte{0x81, 0x80, 0, 0, 0, 0})
 		require.NoError(b, err)
 		<-r.begun
@@ -113,10 +125,17 @@ func (r *recipient) accept(b *testing.B, l net.Listener, m *metrics.Metrics) {
 	c, err := cork.Listen(l, time.Minute, 0).Accept()
 	require.NoError(b, err)
 	nc := c.(*cork.Conn)
-	r.conn = conn.New(b.Context(), &conn.Config{
+	req := httptest.NewRequestWithContext(b.Context(), http.MethodGet, "/", nil)
+	for k, v := range map[string]string{
+		"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+	} {
+		req.Header.Set(k, v)
+	}
+	r.conn, err = conn.Accept(b.Context(), &conn.Config{
 		FrameLimit: 1 << 20, QueueFrames: 1000, QueueBytes: 8 << 20, ControlFrames: 100, ControlBytes: 1 << 20,
 		FlushFrames: 64, FlushBytes: 1 << 20, MissedPongs: 3, SlowStrikes: 1 << 20, SlowInterval: time.Second, CloseTimeout: time.Second,
-	}, nc, m)
+	}, nc, m, hijacked{httptest.NewRecorder(), nc}, req)
+	require.NoError(b, err)
 }
 
 // counter counts bytes. Nobody waits before the last was sent, so to wake the waiter costs the measurement nothing.

@@ -48,11 +48,10 @@ type Session struct {
 	left   bool // the connection has ended
 }
 
-// Start begins a session on c; behind is what the client has sent right behind its handshake. join is called once frames
-// may be sent; when it reports false the process is draining and the session ends at once. ended is called when the
-// connection has ended and nothing of the session is left.
+// Start begins a session on c. join is called once frames may be sent; when it reports false the process is draining and
+// the session ends at once. ended is called when the connection has ended and nothing of the session is left.
 func (srv *Server) Start(
-	c *conn.Conn, client *admit.Client, community *Community, behind []byte, join func(hub.Member) bool, ended func(*Session),
+	c *conn.Conn, client *admit.Client, community *Community, join func(hub.Member) bool, ended func(*Session),
 ) {
 	s := &Session{
 		srv: srv, conn: c, ctx: c.Context(), id: srv.lastID.Add(1), community: community, client: client,
@@ -66,7 +65,7 @@ func (srv *Server) Start(
 	if !join(s) {
 		s.Restart()
 	}
-	s.conn.Start(s, behind, func() {
+	s.conn.Start(s, func() {
 		stopAuth()
 		s.end()
 		ended(s)
