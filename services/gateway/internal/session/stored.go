@@ -74,7 +74,7 @@ func (srv *Server) Count(
 // is more than its share, those of them that have more in hand than may run at a time go after others too, whatever
 // their keys have used.
 const (
-	queryShare   = 500 * time.Millisecond // of a second
+	queryShare   = time.Second // of a second: who asks one thing after the other is within it, however slow the answers are
 	queryBurst   = 250 * time.Millisecond
 	addressShare = 500 * time.Millisecond // of a second
 	addressBurst = 2 * time.Second

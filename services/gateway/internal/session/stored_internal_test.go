@@ -119,3 +119,19 @@ func TestAFloodOfNewKeysHasWhatOthersLeave(t *testing.T) {
 		require.Less(t, served, 2.0, "places' worth of work")
 	})
 }
+
+// Who asks one thing after the other goes first however slow the answers are: that a busy machine takes longer for
+// each makes nobody a flood.
+func TestOneAtATimeIsNoFlood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &crowd{limit.NewFair[askerKey, netip.Prefix](fairConfig(16)), netip.MustParsePrefix("192.0.2.1/32")}
+		const takes = 40 * time.Millisecond
+		wait := c.flood(t, 8, 100, takes)
+		<-time.NewTimer(2 * time.Second).C // its first seconds of places are over
+		for range 200 {
+			require.Equal(t, takes, c.ask(t, 1000, false, takes))
+			<-time.NewTimer(takes / 4).C
+		}
+		wait()
+	})
+}
