@@ -111,14 +111,7 @@ func runFanout(ctx context.Context, f fanout, out io.Writer) error {
 			}
 		}
 	}
-	if err := table.Flush(); err != nil {
-		return err
-	}
-	line, err := json.Marshal(result)
-	if err != nil {
-		return err
-	}
-	if _, err := fmt.Fprintf(out, "RESULT %s\n", line); err != nil {
+	if err := finish(out, table, result); err != nil {
 		return err
 	}
 	return errors.Join(faults...)

@@ -354,15 +354,7 @@ func report(out io.Writer, h hostile, res verdict, both *sides, tallies map[stri
 	fmt.Fprintf(table, "lost, doubled\t%d, %d\n", res.Lost, res.Doubled)
 	fmt.Fprintf(table, "processor, with Postgres\t%.2f s while attacked for %.0f s, the undisturbed one %.2f s: %.2f cores for the attackers\n",
 		both.victim.spent.Seconds(), both.attacked.Seconds(), both.other.spent.Seconds(), res.AttackCores)
-	if err := table.Flush(); err != nil {
-		return err
-	}
-	line, err := json.Marshal(res)
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(out, "RESULT %s\n", line)
-	return err
+	return finish(out, table, res)
 }
 
 // pair99 is how the table shows latencies.

@@ -13,7 +13,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -178,13 +177,5 @@ func run(ctx context.Context, opts options, out io.Writer) (err error) {
 		fmt.Sprintf("p50 %.2f ms, p99 %.2f ms", res.Deliver1000P50, res.Deliver1000P99),
 		fmt.Sprintf("10 events/s, %d deliveries/s", 10*opts.subscribers))
 
-	if err := table.Flush(); err != nil {
-		return err
-	}
-	line, err := json.Marshal(res)
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(out, "RESULT %s\n", line)
-	return err
+	return finish(out, table, res)
 }

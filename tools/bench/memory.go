@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -90,15 +89,7 @@ func runMemory(ctx context.Context, m memory, out io.Writer) error {
 		}
 		add(apart, both)
 	}
-	if err := table.Flush(); err != nil {
-		return err
-	}
-	line, err := json.Marshal(result)
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(out, "RESULT %s\n", line)
-	return err
+	return finish(out, table, result)
 }
 
 // measureAllInOne measures a process of its own, so that no other load has made its heap larger before.
