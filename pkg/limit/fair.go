@@ -17,7 +17,9 @@ import (
 //
 // Keys may cost nothing, so each belongs to a crowd, such as an address, that has a share of its own. A crowd beyond it
 // is not held back as a whole, since that may be many who ask little each: only who hurries, in asking more before what it
-// has asked for is done, is greedy then, whatever its key has used. Safe for concurrent use; no goroutines.
+// has asked for is done, is greedy then, whatever its key has used.
+//
+// Safe for concurrent use; no goroutines but the timers of places that rest.
 type Fair[K, C comparable] struct {
 	usage  *Keyed[K] // milliseconds of holding a place
 	crowds *Keyed[C] // likewise
