@@ -29,7 +29,7 @@ func TestListModeration(t *testing.T) {
 	db.Exec(t, `INSERT INTO ingest.allowed_kinds VALUES ($1, 9), ($1, 7)`, int64(community))
 	db.Exec(t, `INSERT INTO ingest.blocked_networks (community_id, network, reason, decided_by) VALUES ($1, '10.0.0.0/8', 'flood', $2)`, int64(community), alice[:])
 
-	target, decided, banned, hidden := nostr.ID{1}, nostr.ID{2}, nostr.ID{7}, nostr.ID{4}
+	target, decided, banned, hidden, again := nostr.ID{1}, nostr.ID{2}, nostr.ID{7}, nostr.ID{4}, nostr.ID{5}
 	report := func(author string, at int64, of nostr.ID, kind, content string, more ...nostrtest.Option) *nostr.Event {
 		return nostrtest.Event(t, author, append(more, nostrtest.Kind(nostr.KindReport), nostrtest.CreatedAt(nostrtest.Epoch+at),
 			nostrtest.Tag("e", of.String(), kind), nostrtest.Tag("p", bob.String()), nostrtest.Content(content))...)
@@ -38,8 +38,11 @@ func TestListModeration(t *testing.T) {
 	long := report("carol", 3, nostr.ID{3}, "", strings.Repeat("é", 400))
 	db.Insert(t, community, report("bob", 1, target, "spam", "older"), report("carol", 2, target, "nudity", ""), long,
 		report("carol", 4, decided, "spam", ""), report("carol", 5, banned, "spam", ""),
+		report("carol", 7, again, "spam", "at first"), report("carol", 9, again, "illegal", "since then"),
 		report("bob", 6, hidden, "spam", "", nostrtest.Channel("secret")))
 	db.Exec(t, `INSERT INTO ingest.decided_reports (community_id, target_id, decided_by) VALUES ($1, $2, $3)`, int64(community), decided[:], alice[:])
+	db.Exec(t, `INSERT INTO ingest.decided_reports (community_id, target_id, decided_by, decided_at) VALUES ($1, $2, $3, to_timestamp($4))`,
+		int64(community), again[:], alice[:], nostrtest.Epoch+8)
 
 	list := func(actor nostr.PubKey, which searchv1.ModerationList) ([]*searchv1.ModerationEntry, error) {
 		resp, err := c.ListModeration(t.Context(), &searchv1.ListModerationRequest{Community: int64(community), Actor: actor[:], List: which})
@@ -54,7 +57,7 @@ func TestListModeration(t *testing.T) {
 		searchv1.ModerationList_MODERATION_LIST_BANNED_EVENTS:   {entry(id.String(), "spam")},
 		searchv1.ModerationList_MODERATION_LIST_ALLOWED_KINDS:   {entry("7", ""), entry("9", "")},
 		searchv1.ModerationList_MODERATION_LIST_BLOCKED_IPS:     {entry("10.0.0.0/8", "flood")},
-		searchv1.ModerationList_MODERATION_LIST_REPORTED_EVENTS: {entry(nostr.ID{3}.String(), strings.Repeat("é", 256)), entry(target.String(), "nudity")},
+		searchv1.ModerationList_MODERATION_LIST_REPORTED_EVENTS: {entry(again.String(), "illegal: since then"), entry(nostr.ID{3}.String(), strings.Repeat("é", 256)), entry(target.String(), "nudity")},
 	} {
 		got, err := list(alice, which)
 		require.NoError(t, err)

@@ -31,10 +31,12 @@ INSERT INTO ingest.moderation_actions (community_id, action, actor, pubkey, reas
 	report := func(of nostr.ID, at int64) *nostr.Event {
 		return nostrtest.Event(t, "carol", nostrtest.Kind(nostr.KindReport), nostrtest.Tag("e", of.String(), "spam"), nostrtest.CreatedAt(nostrtest.Epoch+at))
 	}
-	open, byTarget, escalated := report(nostr.ID{1}, 1), report(nostr.ID{2}, 2), report(nostr.ID{3}, 3)
-	db.Insert(t, community, open, byTarget, escalated)
+	open, byTarget, escalated := report(nostr.ID{1}, 1), report(nostr.ID{2}, 2), report(nostr.ID{3}, 4)
+	since := report(nostr.ID{2}, 3) // its author has edited what was decided on
+	db.Insert(t, community, open, byTarget, since, escalated)
 	target := nostr.ID{2}
-	db.Exec(t, `INSERT INTO ingest.decided_reports (community_id, target_id, decided_by) VALUES ($1, $2, $3)`, int64(community), target[:], alice[:])
+	db.Exec(t, `INSERT INTO ingest.decided_reports (community_id, target_id, decided_by, decided_at) VALUES ($1, $2, $3, to_timestamp($4))`,
+		int64(community), target[:], alice[:], byTarget.CreatedAt)
 	db.Exec(t, `
 INSERT INTO ingest.report_decisions (community_id, report_id, status, action, decided_by) VALUES ($1, $2, 'escalated', 'escalate', $3)`,
 		int64(community), escalated.ID[:], alice[:])
@@ -49,10 +51,11 @@ INSERT INTO ingest.report_decisions (community_id, report_id, status, action, de
 		return list
 	}
 	require.Equal(t, []searchv1.ReportStatus{
-		searchv1.ReportStatus_REPORT_STATUS_ESCALATED, searchv1.ReportStatus_REPORT_STATUS_RESOLVED, searchv1.ReportStatus_REPORT_STATUS_OPEN,
+		searchv1.ReportStatus_REPORT_STATUS_ESCALATED, searchv1.ReportStatus_REPORT_STATUS_OPEN,
+		searchv1.ReportStatus_REPORT_STATUS_RESOLVED, searchv1.ReportStatus_REPORT_STATUS_OPEN,
 	}, statuses(500, searchv1.ReportStatus_REPORT_STATUS_UNSPECIFIED))
 	require.Len(t, statuses(2, searchv1.ReportStatus_REPORT_STATUS_UNSPECIFIED), 2)
-	require.Len(t, statuses(2, searchv1.ReportStatus_REPORT_STATUS_OPEN), 1, "passing over what is decided")
+	require.Len(t, statuses(3, searchv1.ReportStatus_REPORT_STATUS_OPEN), 2, "passing over what is decided")
 	require.Empty(t, statuses(2, searchv1.ReportStatus_REPORT_STATUS_DISMISSED))
 
 	actions, err := s.ListActions(t.Context(), &searchv1.ListActionsRequest{Community: int64(community), Actor: alice[:], Limit: 10})

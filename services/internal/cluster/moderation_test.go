@@ -214,6 +214,13 @@ func reports(t *testing.T, c *cluster.Cluster) {
 	require.Empty(t, list("?status=open"))
 	require.Equal(t, map[string]string{first.ID.String(): "resolved ban", second.ID.String(): "dismissed dismiss"}, list(""))
 
+	// A decision is about what there was to report: who edits it later, or whoever reports it later, is not covered.
+	third := carol.Accept(nostrtest.Kind(nostr.KindReport), against(who(t, "bob")), nostrtest.Tag("e", bad.ID.String(), "illegal"), nostrtest.CreatedAt(time.Now().Unix()+60))
+	require.Equal(t, map[string]string{third.ID.String(): "open "}, list("?status=open"))
+	order(t, alice, nostr.KindResolveReport, nostrtest.Tag("report", third.ID.String()),
+		nostrtest.Tag("status", "dismissed"), nostrtest.Tag("action", "dismiss"))
+	require.Empty(t, list("?status=open"))
+
 	var restricted struct{ Restricted []map[string]any }
 	require.Equal(t, http.StatusOK, get(t, c.Gateway(0), host, who(t, "alice"), "/moderation/restricted", &restricted))
 	require.Len(t, restricted.Restricted, 1)
@@ -222,11 +229,11 @@ func reports(t *testing.T, c *cluster.Cluster) {
 	require.Equal(t, "spam", restricted.Restricted[0]["reason"])
 	var audit struct{ Actions []map[string]any }
 	require.Equal(t, http.StatusOK, get(t, c.Gateway(0), host, who(t, "alice"), "/moderation/audit?limit=10", &audit))
-	require.Len(t, audit.Actions, 2)
+	require.Len(t, audit.Actions, 3)
 	require.Equal(t, "dismiss", audit.Actions[0]["action"])
-	require.Equal(t, "ban", audit.Actions[1]["action"])
-	require.Equal(t, first.ID.String(), audit.Actions[1]["report_id"])
-	require.Equal(t, nostrtest.PubKey(who(t, "alice")).String(), audit.Actions[1]["actor"])
+	require.Equal(t, "ban", audit.Actions[2]["action"])
+	require.Equal(t, first.ID.String(), audit.Actions[2]["report_id"])
+	require.Equal(t, nostrtest.PubKey(who(t, "alice")).String(), audit.Actions[2]["actor"])
 }
 
 // TestABanWhileNATSIsAway is told to nobody; when NATS is back, every gateway looks by itself.

@@ -32,10 +32,10 @@ ON CONFLICT DO NOTHING`
 	// By banned_events_pkey.
 	sqlUnbanEvent = `DELETE FROM ingest.banned_events WHERE community_id = $1 AND id = $2`
 
-	// Conflicts on decided_reports_pkey.
+	// Conflicts on decided_reports_pkey: the last decision stands, for what was reported until then.
 	sqlDecideReports = `
 INSERT INTO ingest.decided_reports (community_id, target_id, decided_by) VALUES ($1, $2, $3)
-ON CONFLICT DO NOTHING`
+ON CONFLICT (community_id, target_id) DO UPDATE SET decided_by = excluded.decided_by, decided_at = excluded.decided_at`
 
 	// Conflicts on allowed_kinds_pkey.
 	sqlAllowKind = `INSERT INTO ingest.allowed_kinds (community_id, kind) VALUES ($1, $2) ON CONFLICT DO NOTHING`

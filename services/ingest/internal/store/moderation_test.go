@@ -143,6 +143,12 @@ func TestBannedEvents(t *testing.T) {
 	f.accept(bad)
 	f.requireStored(kept, elsewhere, bad)
 	require.Equal(t, 3, f.count(`SELECT count(*) FROM ingest.decided_reports`))
+
+	// What is reported again after a decision, since it was edited, is decided on again.
+	_, err := f.admin.Exec(t.Context(), `UPDATE ingest.decided_reports SET decided_at = now() - interval '1 day'`)
+	require.NoError(t, err)
+	f.moderate(AllowEvent(kept.Event.ID))
+	require.Equal(t, 1, f.count(`SELECT count(*) FROM ingest.decided_reports WHERE decided_at > now() - interval '1 hour' AND target_id = $1`, kept.Event.ID[:]))
 }
 
 func TestAllowedKinds(t *testing.T) {

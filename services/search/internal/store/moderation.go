@@ -67,12 +67,14 @@ SELECT EXISTS (SELECT FROM ingest.community_members WHERE community_id = $1 AND 
     AND NOT EXISTS (SELECT FROM ingest.barred WHERE community_id = $1 AND pubkey = $2)
     AND EXISTS (SELECT FROM ingest.communities WHERE id = $1 AND archived_at IS NULL)`
 
-// decided returns those of $2 that a moderator has looked at.
+// decided returns those of $2 that a moderator has looked at since the latest report of each, $3: what is reported later may be
+// about what it was edited to since. Of one that is gone for good, no report is open.
 //
 // Index: decided_reports_pkey, banned_events_pkey.
 const decided = `
-SELECT q.id FROM unnest($2::bytea[]) AS q (id)
-WHERE EXISTS (SELECT FROM ingest.decided_reports d WHERE d.community_id = $1 AND d.target_id = q.id OFFSET 0)
+SELECT q.id FROM unnest($2::bytea[], $3::bigint[]) AS q (id, reported_at)
+WHERE EXISTS (SELECT FROM ingest.decided_reports d
+        WHERE d.community_id = $1 AND d.target_id = q.id AND extract(epoch FROM d.decided_at) >= q.reported_at OFFSET 0)
     OR EXISTS (SELECT FROM ingest.banned_events b WHERE b.community_id = $1 AND b.id = q.id OFFSET 0)`
 
 // Moderation returns a list, newest first (kinds ascending), as far as it fits into the bounds. The error
@@ -107,6 +109,7 @@ func (s *Store) Reported(ctx context.Context, community tenant.ID, actor nostr.P
 		}
 		reported := make(map[nostr.ID]string)
 		var order [][]byte
+		var latest []int64
 		var raw []byte
 		_, err = pgx.ForEachRow(rows, []any{nil, nil, &raw}, func() error {
 			e, err := wire.DecodeEvent(raw, wire.Limits{})
@@ -119,14 +122,14 @@ func (s *Store) Reported(ctx context.Context, community tenant.ID, actor nostr.P
 					continue
 				}
 				reported[id] = reasonOf(t, e.Content)
-				order = append(order, id[:])
+				order, latest = append(order, id[:]), append(latest, e.CreatedAt)
 			}
 			return nil
 		})
 		if err != nil {
 			return fmt.Errorf("read reports: %w", err)
 		}
-		rows, err = tx.Query(ctx, decided, int64(community), order)
+		rows, err = tx.Query(ctx, decided, int64(community), order, latest)
 		if err != nil {
 			return fmt.Errorf("find decisions: %w", err)
 		}

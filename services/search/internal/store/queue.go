@@ -46,16 +46,17 @@ type Restriction struct {
 
 const (
 	// decisions says what became of the reports $2, whose first targets are $3. A decision on the target is one on every
-	// report of it (NIP-86).
+	// report of it (NIP-86) that was made by then, at $4.
 	//
 	// Index: report_decisions_pkey, decided_reports_pkey, banned_events_pkey.
 	decisions = `
 SELECT coalesce(r.status, CASE
-        WHEN EXISTS (SELECT FROM ingest.decided_reports d WHERE d.community_id = $1 AND d.target_id = q.target OFFSET 0)
+        WHEN EXISTS (SELECT FROM ingest.decided_reports d
+                WHERE d.community_id = $1 AND d.target_id = q.target AND extract(epoch FROM d.decided_at) >= q.reported_at OFFSET 0)
             OR EXISTS (SELECT FROM ingest.banned_events b WHERE b.community_id = $1 AND b.id = q.target OFFSET 0)
         THEN 'resolved' ELSE 'open' END),
     coalesce(r.action, ''), r.decided_by, r.decided_at
-FROM unnest($2::bytea[], $3::bytea[]) WITH ORDINALITY AS q (id, target, n)
+FROM unnest($2::bytea[], $3::bytea[], $4::bigint[]) WITH ORDINALITY AS q (id, target, reported_at, n)
 LEFT JOIN ingest.report_decisions r ON r.community_id = $1 AND r.report_id = q.id
 ORDER BY q.n`
 
@@ -87,6 +88,7 @@ func (s *Store) Reports(
 		}
 		var all []Report
 		var ids, targets [][]byte
+		var reported []int64
 		var raw []byte
 		if _, err := pgx.ForEachRow(rows, []any{nil, nil, &raw}, func() error {
 			e, err := wire.DecodeEvent(raw, wire.Limits{})
@@ -101,12 +103,13 @@ func (s *Store) Reports(
 			}
 			all = append(all, Report{Event: raw})
 			ids, targets = append(ids, append([]byte(nil), e.ID[:]...)), append(targets, append([]byte(nil), target[:]...))
+			reported = append(reported, e.CreatedAt)
 			raw = nil // the next row is scanned into its own
 			return nil
 		}); err != nil {
 			return fmt.Errorf("read reports: %w", err)
 		}
-		if rows, err = tx.Query(ctx, decisions, int64(community), ids, targets); err != nil {
+		if rows, err = tx.Query(ctx, decisions, int64(community), ids, targets, reported); err != nil {
 			return fmt.Errorf("find decisions: %w", err)
 		}
 		n := 0
