@@ -255,6 +255,25 @@ func TestPublishUnacknowledged(t *testing.T) {
 	require.Error(t, err)
 }
 
+// A server that is there and does not answer, as one does whose cluster has not chosen a leader yet, is asked again soon: the
+// caller is told so long before its own deadline.
+func TestEnsureStreamsDoesNotWaitForALeader(t *testing.T) {
+	t.Parallel()
+	server := bustest.New(t, bustest.Listening())
+	proxy := faultproxy.New(t, strings.TrimPrefix(server.URL(), "nats://"))
+	cfg := bustest.Config()
+	cfg.URL, cfg.PingInterval = config.NewSecret("nats://"+proxy.Addr()), time.Hour
+	b := server.ConnectWith(t, cfg)
+	connected(t, b)
+	proxy.Blackhole()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	require.ErrorIs(t, b.EnsureStreams(ctx, bus.StreamOptions{}), bus.ErrUnacknowledged)
+	require.NoError(t, ctx.Err())
+	proxy.Heal()
+	require.NoError(t, b.EnsureStreams(ctx, bus.StreamOptions{}))
+}
+
 func TestEnsureStreams(t *testing.T) {
 	t.Parallel()
 	s := bustest.New(t)

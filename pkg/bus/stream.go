@@ -20,6 +20,9 @@ const (
 	ephemeralMaxAge   = 60 * time.Second
 	ephemeralDupes    = 60 * time.Second
 	defaultPartitions = 64
+	// askTimeout bounds the question whether a stream is there. Servers of a cluster that have no leader yet drop it without
+	// an answer; whoever waited for one until its own deadline would miss the leader that is elected a second later.
+	askTimeout = 2 * time.Second
 	// metaPartitions records the number of partitions, which is fixed for a cluster's life.
 	metaPartitions = "apiary.partitions"
 )
@@ -64,8 +67,9 @@ func (o *StreamOptions) configs() []jetstream.StreamConfig {
 }
 
 // EnsureStreams makes the streams, or brings their configuration up to date. It is idempotent and may be
-// called by several processes at once. It fails with ErrDisconnected while the server is away, and with
-// ErrPartitions, changing nothing, when the streams were made for another number of partitions.
+// called by several processes at once. It fails with ErrDisconnected while the server is away; with ErrUnacknowledged,
+// after two seconds, when the server does not say whether there are streams, as one whose cluster has no leader yet; and
+// with ErrPartitions, changing nothing, when the streams were made for another number of partitions.
 func (b *Bus) EnsureStreams(ctx context.Context, opts StreamOptions) error {
 	opts.setDefaults()
 	configs := opts.configs()
@@ -78,7 +82,9 @@ func (b *Bus) EnsureStreams(ctx context.Context, opts StreamOptions) error {
 }
 
 func (b *Bus) ensureStream(ctx context.Context, want jetstream.StreamConfig) error {
-	stream, err := b.js.Stream(ctx, want.Name)
+	asking, cancel := context.WithTimeout(ctx, askTimeout)
+	stream, err := b.js.Stream(asking, want.Name)
+	cancel()
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		var refused error
 		stream, refused = b.js.CreateStream(ctx, want)

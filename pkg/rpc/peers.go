@@ -28,6 +28,11 @@ const (
 	defaultPingTimeout     = time.Second
 	defaultResolveInterval = 2 * time.Second
 
+	// firstLook bounds how long Run of a set that is looked up waits for the first live replica before it is ready.
+	firstLook = 5 * time.Second
+	// resolveAgain is the pause after a look-up that failed: one lost packet must not cost a new process seconds.
+	resolveAgain = 250 * time.Millisecond
+
 	// maxPeers bounds the set, whatever a name server says.
 	maxPeers = 1024
 	// retireGrace is how long a replica that left its DNS name keeps its connection, so that what is
@@ -58,6 +63,8 @@ type Peers struct {
 	deps    Deps
 	targets []target
 	lookup  lookupFunc
+	// firstLook is the constant, except in tests.
+	firstLook time.Duration
 
 	next atomic.Uint64 // round robin
 	live atomic.Pointer[[]Peer]
@@ -94,7 +101,7 @@ func NewPeers(cfg PeersConfig, deps Deps) (*Peers, error) {
 	if cfg.ResolveInterval <= 0 {
 		cfg.ResolveInterval = defaultResolveInterval
 	}
-	p := &Peers{cfg: cfg, deps: deps.complete(), lookup: lookupDNS, peers: map[string]*peer{}}
+	p := &Peers{cfg: cfg, deps: deps.complete(), lookup: lookupDNS, firstLook: firstLook, peers: map[string]*peer{}}
 	p.live.Store(&[]Peer{})
 	for _, t := range cfg.Targets {
 		parsed, err := parseTarget(t)
@@ -173,8 +180,9 @@ func (p *Peers) Await(ctx context.Context, n int) error {
 	return nil
 }
 
-// Run keeps the set until ctx is done, then closes every connection. It is ready at once: a peer that
-// is down is no reason not to start.
+// Run keeps the set until ctx is done, then closes every connection. With static targets it is ready at once: a peer that
+// is down is no reason not to start. A set that is looked up is empty at first, so it is ready when the first replica is
+// live, so that a new process is not given work that it cannot do yet, or after 5 s, since nobody may be there.
 func (p *Peers) Run(ctx context.Context, ready func()) error {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -183,13 +191,20 @@ func (p *Peers) Run(ctx context.Context, ready func()) error {
 	if err := p.apply(ctx, &running, p.static()); err != nil {
 		return err
 	}
-	if ready != nil {
-		ready()
+	if ready == nil {
+		ready = func() {}
 	}
 	if !p.dynamic() {
+		ready()
 		<-ctx.Done()
 		return nil
 	}
+	running.Go(func() {
+		first, cancel := context.WithTimeout(ctx, p.firstLook)
+		defer cancel()
+		_ = p.Await(first, 1) // whether or not: see above
+		ready()
+	})
 	for tick := time.NewTimer(0); ; {
 		select {
 		case <-ctx.Done():
@@ -197,6 +212,7 @@ func (p *Peers) Run(ctx context.Context, ready func()) error {
 			return nil
 		case <-tick.C:
 		}
+		next := p.cfg.ResolveInterval
 		if names, err := p.resolve(ctx); err == nil {
 			if err := p.apply(ctx, &running, names); err != nil {
 				return err
@@ -204,8 +220,9 @@ func (p *Peers) Run(ctx context.Context, ready func()) error {
 		} else if ctx.Err() == nil {
 			// The last known set stays: the name server is one more dependency that may be down.
 			p.deps.Log.LogAttrs(ctx, slog.LevelWarn, "peer look-up failed", slog.Any("error", err))
+			next = min(next, resolveAgain)
 		}
-		tick.Reset(p.cfg.ResolveInterval)
+		tick.Reset(next)
 	}
 }
 

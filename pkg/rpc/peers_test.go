@@ -179,6 +179,52 @@ func TestDNSPeers(t *testing.T) {
 	require.Same(t, gone.Conn, again.Conn, "a peer that comes back within the grace keeps its connection")
 }
 
+// A process that has just started is not ready before it knows somebody to call, for a while: a look-up that fails is tried
+// again at once, not after the interval.
+func TestReadyWhenSomebodyIsThere(t *testing.T) {
+	s := start(t, ServerConfig{Listen: "127.0.0.1:0"}, ServerOptions{})
+	address, port := splitPort(t, s.Addr().String())
+	for name, c := range map[string]struct {
+		comes     bool
+		firstLook time.Duration
+	}{
+		"somebody comes": {comes: true, firstLook: time.Hour},
+		"nobody comes":   {firstLook: 10 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, err := NewPeers(PeersConfig{Targets: []string{"dns:///search:" + port}, ResolveInterval: time.Hour}, Deps{})
+			require.NoError(t, err)
+			dns, asked := &fakeDNS{}, make(chan struct{}, 1)
+			p.firstLook = c.firstLook
+			p.lookup = func(ctx context.Context, host string) ([]netip.Addr, error) {
+				defer func() {
+					select {
+					case asked <- struct{}{}:
+					default:
+					}
+				}()
+				return dns.lookup(ctx, host)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			ready, done := make(chan struct{}), make(chan error, 1)
+			go func() { done <- p.Run(ctx, func() { close(ready) }) }()
+			<-asked
+			if c.comes {
+				select {
+				case <-ready:
+					require.Fail(t, "ready with nobody to call")
+				default:
+				}
+				dns.set(address)
+			}
+			<-ready
+			require.Equal(t, c.comes, len(p.Live()) == 1)
+			cancel()
+			require.NoError(t, <-done)
+		})
+	}
+}
+
 func TestNewPeersRefusesBadTargets(t *testing.T) {
 	for _, targets := range [][]string{nil, {"mem:///"}, {"a"}, {":7401"}, {"a:"}, {"dns:///a"}, {"unix://rel"}, make([]string, maxPeers+1)} {
 		_, err := NewPeers(PeersConfig{Targets: targets}, Deps{})

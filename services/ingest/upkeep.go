@@ -19,6 +19,9 @@ const (
 	settingsInterval = time.Hour
 	// streamsInterval is how often the definition of the streams is looked at while nothing happens.
 	streamsInterval = 30 * time.Second
+	// streamsRetry is when they are looked at after a failure. Until they are there nothing is live, and a NATS cluster that
+	// has just started says nothing for some seconds.
+	streamsRetry = time.Second
 	// retryInterval is when upkeep that failed is tried again.
 	retryInterval = 5 * time.Second
 	// expiredPage is how many expired events of a community one transaction removes: it holds the
@@ -243,7 +246,7 @@ func (s *Service) ensureStreams(ctx context.Context, ready func(), b *bus.Bus) e
 			}
 			cancel()
 			if err != nil && ctx.Err() == nil {
-				next = retryInterval
+				next = streamsRetry
 				s.log.LogAttrs(ctx, slog.LevelWarn, "streams not ensured", slog.Any("error", err))
 			}
 		}

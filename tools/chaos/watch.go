@@ -61,7 +61,7 @@ func watch(ctx context.Context, o watchOptions, out io.Writer) error {
 	if err := local.RaiseFileLimit(); err != nil {
 		return err
 	}
-	log := checker.New()
+	log, began := checker.New(), time.Now()
 	clients, err := load.New(load.Config{
 		Gateways: []load.Gateway{{Name: watched, Address: o.address}}, Host: o.host, Load: o.load, Restarts: true, Log: log, Note: o.note,
 	})
@@ -83,6 +83,9 @@ func watch(ctx context.Context, o watchOptions, out io.Writer) error {
 	report := log.Check()
 	fmt.Fprintf(out, "connections that ended with 1012 (service restart) and were made again: %d; events that never had an OK: %d\n",
 		report.Restarts, clients.Abandoned())
+	if report.LongestOf != "" {
+		fmt.Fprintf(out, "the longest pause, in time since %s: %s\n", began.UTC().Format(time.TimeOnly), report.LongestOf)
+	}
 	t := &table{out: out}
 	t.add("watch", report)
 	if err := t.finish(); err != nil {

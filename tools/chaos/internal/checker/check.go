@@ -35,8 +35,9 @@ type Report struct {
 	Restarts int
 	// Pauses has a value for each subscription and each fan-out node that was killed while nothing else was broken.
 	Pauses []time.Duration
-	// Longest is the longest pause of all, whatever it came from.
-	Longest time.Duration
+	// Longest is the longest pause of all, whatever it came from, and LongestOf says in words whose it was.
+	Longest   time.Duration
+	LongestOf string
 	// Examples say, in words, of the first of each fault what it was.
 	Examples []string
 }
@@ -106,7 +107,7 @@ func (c *check) subscription(s *Subscription) {
 	}
 	c.missed(s, r, first)
 	if len(c.log.events) > 0 && r.throughout(c.log.events[0].sent, c.now) {
-		c.pauses(first)
+		c.pauses(s, first)
 	}
 }
 
@@ -199,15 +200,18 @@ func (c *check) owed(s *Subscription, r rights, e *event) bool {
 }
 
 // pauses notes how long events took to somebody who was entitled all the time.
-func (c *check) pauses(first map[int]time.Duration) {
+func (c *check) pauses(s *Subscription, first map[int]time.Duration) {
 	kills := c.kills()
 	worst := make([]time.Duration, len(kills))
+	longest := unknown
 	for i, came := range first {
 		acked := c.log.events[i].acked
 		if acked == never {
 			continue
 		}
-		c.report.Longest = max(c.report.Longest, came-acked)
+		if came-acked > c.report.Longest {
+			c.report.Longest, longest = came-acked, i
+		}
 		for k, kill := range kills {
 			if came >= kill.from && acked < kill.until {
 				worst[k] = max(worst[k], came-max(acked, kill.from))
@@ -215,6 +219,28 @@ func (c *check) pauses(first map[int]time.Duration) {
 		}
 	}
 	c.report.Pauses = append(c.report.Pauses, worst...)
+	if longest != unknown {
+		c.report.LongestOf = c.story(s, longest, first[longest])
+	}
+}
+
+// story says how an event came, so that somebody who sees a long pause knows whether it was the relay's or was spent on a
+// new connection.
+func (c *check) story(s *Subscription, event int, came time.Duration) string {
+	text := fmt.Sprintf("%s of %s got at %s what was acknowledged at %s", s.reader, s.topic, at(came), at(c.log.events[event].acked))
+	for _, p := range s.periods {
+		for _, d := range p.deliveries {
+			if d.event != event || d.at != came {
+				continue
+			}
+			how := "live"
+			if !d.live {
+				how = "in its history"
+			}
+			return fmt.Sprintf("%s, %s, through %s, dialled at %s and asked at %s", text, how, p.gateway, at(p.dialled), at(p.requested))
+		}
+	}
+	return text
 }
 
 // span is a part of a run.

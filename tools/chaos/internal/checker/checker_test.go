@@ -337,6 +337,7 @@ func TestPauses(t *testing.T) {
 	r := s.check(20)
 	require.Equal(t, []time.Duration{sec(0.5), sec(2)}, r.Pauses, "of bob alone")
 	require.Equal(t, sec(3.2), r.Longest.Round(time.Millisecond))
+	require.Equal(t, "bob of lobby got at 15s what was acknowledged at 11.8s, live, through gateway-1, dialled at 1s and asked at 1s", r.LongestOf)
 	require.True(t, r.Right())
 }
 
