@@ -91,7 +91,7 @@ bench: postgres build ## Measure this machine: a table, then one RESULT line
 hostile: postgres build ## Attack a relay with MB megabytes and measure what others notice (MB, ARGS)
 	@bin/bench hostile -mb $(MB) $(ARGS)
 
-bench-fanout: postgres build peers ## Measure live delivery side by side with khatru, rely and Centrifugo (ARGS)
+bench-fanout: postgres build nats-server peers ## Measure live delivery side by side with khatru, rely and Centrifugo, and with 1 to 3 fan-out nodes (ARGS)
 	@command -v taskset >/dev/null || { echo "taskset is not on the PATH: install util-linux" >&2; exit 1; }
 	@taskset --cpu-list 1 bin/bench fanout $(ARGS)
 

@@ -17,6 +17,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/apiary-relay/apiary/tools/bench/internal/crowd"
 	"github.com/apiary-relay/apiary/tools/internal/local"
 )
@@ -25,8 +27,10 @@ import (
 type fanout struct {
 	binary  string
 	peers   string        // directory of the other servers' binaries
-	only    string        // servers, with commas
+	only    string        // servers, with commas; "" for none
 	shape   string        // in the name of the shapes
+	nodes   nodes         // of a cluster with more fan-out nodes than one
+	profile string        // directory for profiles; "" for none
 	length  time.Duration // of a flood
 	most    int           // messages of a flood
 	perSec  float64       // deliveries a second that all servers are paced at
@@ -52,12 +56,14 @@ func (f *fanout) flags(name string) *flag.FlagSet {
 	flags := flag.NewFlagSet(name, flag.ContinueOnError)
 	flags.StringVar(&f.binary, "apiary", "bin/apiary", "the all-in-one's binary")
 	flags.StringVar(&f.peers, "peers", ".bin/peers", "where khatru, rely and centrifugo are")
-	flags.StringVar(&f.only, "only", "apiary,khatru,rely,centrifugo", "the servers to measure")
+	flags.StringVar(&f.only, "only", "apiary,khatru,rely,centrifugo", "the servers to measure; empty for none")
 	flags.StringVar(&f.shape, "shape", "", "measure only crowds with this in their name")
 	flags.DurationVar(&f.length, "length", 4*time.Second, "length of a flood")
 	flags.IntVar(&f.most, "most", 40_000, "most messages of a flood; they are signed beforehand")
 	flags.Float64Var(&f.perSec, "pace", 20_000, "deliveries a second that all are paced at, besides half of what they can do")
 	flags.IntVar(&f.outside, "outstanding", 40_000, "deliveries that may be under way in a flood")
+	flags.StringVar(&f.profile, "profile", "", "directory to write processor profiles of our processes to")
+	f.nodes.flags(flags)
 	flags.BoolVar(&f.pin, "pin", true, "give the server one processor and the clients another")
 	return flags
 }
@@ -87,14 +93,17 @@ func runFanout(ctx context.Context, f fanout, out io.Writer) error {
 		return errors.New("clients have more than one processor: start this with taskset --cpu-list 1, as `make bench-fanout` does, or use -pin=false")
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "SERVER\tCROWD\tDELIVERIES/S\tCPU\tAT HALF: p50 p99\tAT THE PACE: p50 p99\tLOST, TWICE")
-	result := map[string]figures{}
+	result := map[string]any{}
 	var faults []error
+	servers := list(f.only)
+	if len(servers) > 0 {
+		fmt.Fprintln(table, "SERVER\tCROWD\tDELIVERIES/S\tCPU\tAT HALF: p50 p99\tAT THE PACE: p50 p99\tLOST, TWICE")
+	}
 	for _, shape := range f.crowds {
 		if !strings.Contains(shape.name, f.shape) {
 			continue
 		}
-		for _, name := range strings.Split(f.only, ",") {
+		for _, name := range servers {
 			fmt.Fprintf(os.Stderr, "bench: %s, %s\n", name, shape.name)
 			cfg := crowd.Config{Subscribers: shape.subscribers, Topics: shape.topics, Each: shape.each, Publishers: fanoutPublishers}
 			got, err := f.measure(ctx, name, cfg)
@@ -111,15 +120,36 @@ func runFanout(ctx context.Context, f fanout, out io.Writer) error {
 			}
 		}
 	}
+	if f.nodes.counts != "" {
+		if len(servers) > 0 {
+			fmt.Fprintln(table) // ends the columns
+		}
+		all, err := f.measureNodes(ctx, table)
+		if err != nil {
+			return err
+		}
+		result["nodes"] = all
+		for _, got := range all {
+			if got.Lost+got.Twice > 0 {
+				faults = append(faults, fmt.Errorf("%d fan-out nodes: %d deliveries were lost and %d came twice", got.Fanouts, got.Lost, got.Twice))
+			}
+		}
+	}
 	if err := finish(out, table, result); err != nil {
 		return err
 	}
 	return errors.Join(faults...)
 }
 
+// list are the parts of a flag with commas.
+func list(flag string) []string {
+	return strings.FieldsFunc(flag, func(r rune) bool { return r == ',' })
+}
+
 // running is a server that was started.
 type running struct {
 	pid  int
+	ours []watched // to be profiled
 	stop func() error
 }
 
@@ -135,7 +165,8 @@ func (f *fanout) start(ctx context.Context, name string, cfg *crowd.Config) (*ru
 			return nil, err
 		}
 		cfg.Addr, cfg.Dialect = s.addr, crowd.Nostr{Auth: true}
-		return &running{s.cmd.Process.Pid, s.stop}, nil
+		pid := s.cmd.Process.Pid
+		return &running{pid, []watched{{name, pid, s.admin}}, s.stop}, nil
 	}
 	addr, err := freeAddress(ctx)
 	if err != nil {
@@ -158,7 +189,7 @@ func (f *fanout) start(ctx context.Context, name string, cfg *crowd.Config) (*ru
 	if err != nil {
 		return nil, errors.Join(err, clean())
 	}
-	return &running{p.cmd.Process.Pid, func() error { return errors.Join(p.stop(), clean()) }}, nil
+	return &running{p.cmd.Process.Pid, nil, func() error { return errors.Join(p.stop(), clean()) }}, nil
 }
 
 // centrifugoConfig writes a configuration that lets everybody do everything, without history, as live delivery is
@@ -203,20 +234,17 @@ func (f *fanout) measure(ctx context.Context, name string, cfg crowd.Config) (go
 	if _, err := people.Flood(ctx, f.length/4, f.outside, f.most/4); err != nil { // to warm up
 		return got, err
 	}
-	before, err := cpuOfTree(server.pid)
-	if err != nil {
-		return got, err
-	}
-	flood, err := people.Flood(ctx, f.length, f.outside, f.most)
-	if err != nil {
-		return got, err
-	}
-	after, err := cpuOfTree(server.pid)
+	var used []time.Duration
+	flood, err := f.observe(ctx, server.ours, func() error {
+		cpu, err := cpuOfTree(server.pid)
+		used = append(used, cpu)
+		return err
+	}, func() (crowd.Result, error) { return people.Flood(ctx, f.length, f.outside, f.most) })
 	if err != nil {
 		return got, err
 	}
 	got.PerSecond = float64(flood.Deliveries) / flood.Took.Seconds()
-	got.CPU = float64((after - before).Microseconds()) / float64(flood.Deliveries)
+	got.CPU = float64((used[1] - used[0]).Microseconds()) / float64(flood.Deliveries)
 	got.Lost, got.Twice = flood.Lost, flood.Twice
 
 	paced := func(deliveries float64) (p50, p99 float64, err error) {
@@ -238,4 +266,23 @@ func (f *fanout) measure(ctx context.Context, name string, cfg crowd.Config) (go
 	}
 	got.PacedP50, got.PacedP99, err = paced(f.perSec)
 	return got, err
+}
+
+// observe runs a round and has processes profiled meanwhile, if anybody wants to know. look is called before and after.
+func (f *fanout) observe(ctx context.Context, ours []watched, look func() error, round func() (crowd.Result, error)) (crowd.Result, error) {
+	if err := look(); err != nil {
+		return crowd.Result{}, err
+	}
+	profiles, pctx := errgroup.WithContext(ctx)
+	if f.profile != "" {
+		if err := os.MkdirAll(f.profile, 0o755); err != nil { //nolint:gosec // where the user wants them
+			return crowd.Result{}, err
+		}
+		query := fmt.Sprintf("?seconds=%d", max(1, int(f.length.Seconds())))
+		for _, p := range ours {
+			profiles.Go(func() error { return p.profile(pctx, f.profile, "profile", query) })
+		}
+	}
+	res, err := round()
+	return res, errors.Join(err, look(), profiles.Wait())
 }

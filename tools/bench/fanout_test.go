@@ -2,11 +2,16 @@ package main
 
 import (
 	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/apiary-relay/apiary/tools/bench/internal/crowd"
 )
 
 // Everybody has everything once, flooded and paced. `make bench-fanout` is the same with more of it, and with others.
@@ -27,4 +32,64 @@ func TestFanout(t *testing.T) {
 			require.Zero(t, res["apiary"].Lost+res["apiary"].Twice)
 		})
 	}
+}
+
+// services builds the programs of a cluster.
+func services(t *testing.T) (bin string) {
+	t.Helper()
+	bin = t.TempDir()
+	args := []string{"build", "-o", bin + "/"}
+	for _, name := range []string{"gateway", "ingest", "fanout", "search", "audit", "workflow", "media", "apiary"} {
+		args = append(args, "./services/"+name+"/cmd/"+name)
+	}
+	build := exec.CommandContext(t.Context(), "go", args...)
+	build.Dir = filepath.Join("..", "..")
+	output, err := build.CombinedOutput()
+	require.NoError(t, err, string(output))
+	return bin
+}
+
+// natsServer finds the program that `make tools` builds, or one on the path.
+func natsServer(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join("..", "..", ".bin", "nats-server")
+	if _, err := os.Stat(path); err == nil {
+		return path
+	}
+	path, err := exec.LookPath("nats-server")
+	require.NoError(t, err, "make tools builds it")
+	return path
+}
+
+// Fan-out nodes that share the work all do their part, and nothing is lost or repeated between them.
+func TestFanoutNodes(t *testing.T) {
+	var out strings.Builder
+	f := fanout{length: time.Second, nodes: nodes{
+		bin: services(t), natsServer: natsServer(t), counts: "1,2", subscribers: 10, topics: 2, perSec: 200,
+	}}
+	require.NoError(t, runFanout(t.Context(), f, &out), out.String())
+	line := out.String()[strings.Index(out.String(), "RESULT ")+len("RESULT "):]
+	var res struct{ Nodes []shared }
+	require.NoError(t, json.Unmarshal([]byte(line), &res))
+	require.Len(t, res.Nodes, 2)
+	for i, n := range res.Nodes {
+		require.Equal(t, i+1, n.Fanouts)
+		require.Len(t, n.Shares, n.Fanouts)
+		require.Positive(t, n.PerSecond)
+		require.Zero(t, n.Lost+n.Twice)
+	}
+}
+
+// What the nodes have used is divided by what arrived, and a node that did not do its part is noticed.
+func TestAccount(t *testing.T) {
+	res := crowd.Result{Deliveries: 1000, Took: 2 * time.Second}
+	before := []spent{{time.Second, 100}, {time.Second, 0}, {cpu: time.Second}}
+	after := []spent{{time.Second + time.Millisecond, 600}, {time.Second + 2*time.Millisecond, 500}, {cpu: time.Second + 5*time.Millisecond}}
+	got, err := account(res, before, after)
+	require.NoError(t, err)
+	require.Equal(t, shared{Fanouts: 2, PerSecond: 500, FanoutCPU: 3, GatewayCPU: 5, Shares: []float64{0.5, 0.5}}, got)
+
+	after[0].delivered, after[1].delivered = 1100, 0
+	_, err = account(res, before, after)
+	require.ErrorContains(t, err, "not equal parts")
 }

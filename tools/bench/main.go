@@ -3,8 +3,8 @@
 // its last line, RESULT with the figures as JSON.
 //
 // bench hostile instead lets attackers loose on the relay and measures what well-behaved clients notice of it; bench
-// fanout compares live delivery with other servers; bench memory measures what idle connections take, in one process
-// and apart.
+// fanout compares live delivery with other servers, and clusters of several fan-out nodes; bench memory measures what
+// idle connections take, in one process and apart.
 //
 // It fails when what it checks is wrong (an acknowledged event is not stored, a delivery is missing or
 // repeated), never because the machine is slow. Client and server share the machine's cores, so the figures

@@ -6,15 +6,11 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/apiary-relay/apiary/tools/internal/local"
-	"github.com/apiary-relay/apiary/tools/internal/topology"
 )
 
 // memory are the sizes of a run that measures what idle connections take.
@@ -113,36 +109,16 @@ var splitParts = []string{"gateway", "fanout"}
 // measureSplit measures the processes of splitParts.
 func (m *memory) measureSplit(ctx context.Context) (all []footprint, err error) {
 	fmt.Fprintf(os.Stderr, "bench: opening %d connections to a split cluster\n", m.conns)
-	dir, err := os.MkdirTemp("", "apiary-bench-")
+	cluster, err := startSplit(ctx, local.Config{Bin: m.bin, NATSServer: m.natsServer, Fanouts: 1, Environment: []string{"APIARY_MAX_CONNECTIONS=0"}})
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
-	// Postgres refuses root and runs as another user, who has to reach its directory.
-	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // an empty benchmark directory; what is private inside has modes of its own
-		return nil, err
-	}
-	cluster, err := local.Start(ctx, local.Config{
-		Bin: m.bin, NATSServer: m.natsServer, Data: filepath.Join(dir, "data"),
-		Gateways: 1, Ingests: 1, Fanouts: 1, Searches: 1, Environment: []string{"APIARY_MAX_CONNECTIONS=0"},
-		Log: slog.New(slog.NewTextHandler(os.Stderr, nil)), PostgresLog: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, cluster.Close(ctx)) }()
-	state := cluster.State()
+	defer func() { err = errors.Join(err, cluster.stop(ctx)) }()
 	var parts []watched
 	for _, service := range splitParts {
-		i := slices.IndexFunc(state.Processes, func(p topology.ProcessState) bool { return p.Service == service })
-		if i < 0 {
-			return nil, fmt.Errorf("there is no %s", service)
-		}
-		parts = append(parts, watched{service, state.Processes[i].PID, state.Processes[i].Admin})
+		parts = append(parts, cluster.watch(service)...)
 	}
-	// Straight to the gateway: a balancer would only take ports from the clients.
-	port := cluster.Plan.Backends[0][strings.LastIndexByte(cluster.Plan.Backends[0], ':'):]
-	return m.measure(ctx, "ws://localhost"+port, parts)
+	return m.measure(ctx, "ws://"+cluster.addr(), parts)
 }
 
 // footprint is what a connection takes of one process: authenticated, and with a subscription besides.

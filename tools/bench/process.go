@@ -76,10 +76,19 @@ func (p *process) stop() error {
 }
 
 // cpuOfTree is the processor time that a process and its descendants have used.
-func cpuOfTree(pid int) (time.Duration, error) {
+func cpuOfTree(pid int) (sum time.Duration, err error) {
+	family, err := familyOf(pid)
+	for _, cpu := range family {
+		sum += cpu
+	}
+	return sum, err
+}
+
+// familyOf is a process and its descendants, with the processor time that each has used.
+func familyOf(pid int) (map[int]time.Duration, error) {
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	type usage struct {
 		parent int
@@ -93,24 +102,41 @@ func cpuOfTree(pid int) (time.Duration, error) {
 		}
 		id, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
 		parent, cpu, err := parseStat(string(stat))
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
 		all[id] = usage{parent, cpu}
 	}
-	var sum time.Duration
+	family := map[int]time.Duration{}
 	for id, u := range all {
 		for up := id; up > 1; up = all[up].parent {
 			if up == pid {
-				sum += u.cpu
+				family[id] = u.cpu
 				break
 			}
 		}
 	}
-	return sum, nil
+	return family, nil
+}
+
+// pinFamily puts every process that this one has started, and what they start from now on, on one processor.
+func pinFamily(ctx context.Context, core int) error {
+	family, err := familyOf(os.Getpid())
+	if err != nil {
+		return err
+	}
+	delete(family, os.Getpid())
+	for pid := range family {
+		//nolint:gosec // numbers
+		move := exec.CommandContext(ctx, "taskset", "--all-tasks", "--pid", "--cpu-list", strconv.Itoa(core), strconv.Itoa(pid))
+		if out, err := move.CombinedOutput(); err != nil && syscall.Kill(pid, 0) == nil { // it may have ended meanwhile
+			return fmt.Errorf("move process %d to processor %d: %w\n%s", pid, core, err, out)
+		}
+	}
+	return nil
 }
 
 // parseStat reads /proc/PID/stat: the parent, and the time in user and system mode.

@@ -104,29 +104,46 @@ func (p *watched) usage(ctx context.Context) (u usage, err error) {
 	if u.rss, err = rssKiB(p.pid); err != nil {
 		return u, err
 	}
-	var metrics strings.Builder
-	if err := p.get(ctx, "/metrics", &metrics); err != nil {
-		return u, err
-	}
-	known := map[string]*float64{
+	err = p.metrics(ctx, map[string]*float64{
 		"go_memstats_heap_alloc_bytes": &u.heap, "go_memstats_stack_inuse_bytes": &u.stacks, "go_goroutines": &u.goroutines,
-	}
-	lines := bufio.NewScanner(strings.NewReader(metrics.String()))
-	for lines.Scan() {
-		name, value, _ := strings.Cut(lines.Text(), " ")
-		if to, wanted := known[name]; wanted {
-			if *to, err = strconv.ParseFloat(value, 64); err != nil {
-				return u, fmt.Errorf("metric %s: %w", name, err)
-			}
-			delete(known, name)
-		}
-	}
-	if len(known) > 0 {
-		return u, errors.New("the metrics of the Go runtime are not all there")
-	}
+	})
 	u.heap /= 1 << 10
 	u.stacks /= 1 << 10
-	return u, nil
+	return u, err
+}
+
+// metrics reads what the process says of itself: for each name, the sum of its series. All are to be there.
+func (p *watched) metrics(ctx context.Context, wanted map[string]*float64) error {
+	var text strings.Builder
+	if err := p.get(ctx, "/metrics", &text); err != nil {
+		return err
+	}
+	found := map[string]bool{}
+	lines := bufio.NewScanner(strings.NewReader(text.String()))
+	for lines.Scan() {
+		series, value, _ := strings.Cut(lines.Text(), " ")
+		name, _, _ := strings.Cut(series, "{")
+		to := wanted[name]
+		if to == nil {
+			continue
+		}
+		// Labels may hold spaces; the value is the last word.
+		n, err := strconv.ParseFloat(value[strings.LastIndexByte(value, ' ')+1:], 64)
+		if err != nil {
+			return fmt.Errorf("metric %s of %s: %w", name, p.name, err)
+		}
+		if !found[name] {
+			*to = 0
+		}
+		found[name] = true
+		*to += n
+	}
+	for name := range wanted {
+		if !found[name] {
+			return fmt.Errorf("%s has no metric %s", p.name, name)
+		}
+	}
+	return nil
 }
 
 // profile writes a profile by its name among those of net/http/pprof to a file of the directory.

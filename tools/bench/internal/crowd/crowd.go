@@ -24,6 +24,8 @@ type Config struct {
 	Dialect    Dialect
 	// Subscribers is how many connections listen, each to Each of the Topics.
 	Subscribers, Topics, Each int
+	// Names are those of the topics; nil for names that nobody has used.
+	Names []string
 	// Publishers is how many connections publish.
 	Publishers int
 }
@@ -73,14 +75,19 @@ func Meet(ctx context.Context, cfg Config) (_ *Crowd, err error) {
 	if cfg.Subscribers*cfg.Each%cfg.Topics != 0 {
 		return nil, fmt.Errorf("%d subscribers of %d topics each do not share %d topics evenly", cfg.Subscribers, cfg.Each, cfg.Topics)
 	}
-	c := &Crowd{cfg: cfg, topics: make([]string, cfg.Topics), listeners: make([]*listener, cfg.Subscribers), publishers: make([]*Socket, cfg.Publishers)}
+	c := &Crowd{cfg: cfg, topics: cfg.Names, listeners: make([]*listener, cfg.Subscribers), publishers: make([]*Socket, cfg.Publishers)}
 	defer func() {
 		if err != nil {
 			c.Close()
 		}
 	}()
-	for i := range c.topics {
-		c.topics[i] = fmt.Sprintf("topic-%d-%d", time.Now().UnixNano(), i)
+	if c.topics == nil {
+		for i := range cfg.Topics {
+			c.topics = append(c.topics, fmt.Sprintf("topic-%d-%d", time.Now().UnixNano(), i))
+		}
+	}
+	if err := c.found(ctx); err != nil {
+		return nil, err
 	}
 	group, gctx := errgroup.WithContext(ctx)
 	group.SetLimit(16)
@@ -121,6 +128,16 @@ func Meet(ctx context.Context, cfg Config) (_ *Crowd, err error) {
 		c.readers.Go(func() { c.heed(s) })
 	}
 	return c, nil
+}
+
+// found makes the topics, through a connection of its own.
+func (c *Crowd) found(ctx context.Context) error {
+	s, err := c.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return c.cfg.Dialect.Found(s, c.topics)
 }
 
 func (c *Crowd) enter(ctx context.Context) (*Socket, error) {

@@ -15,6 +15,8 @@ import (
 type Dialect interface {
 	// Enter does what the server asks for before anything else.
 	Enter(s *Socket) error
+	// Found makes the topics, where they have to be made before anybody can subscribe to them.
+	Found(s *Socket, topics []string) error
 	// Subscribe subscribes to topics and waits until the server has said that it did.
 	Subscribe(s *Socket, topics []string) error
 	// Message is the n-th message that s publishes, to topic; its payload holds Marker(n). Of about the same size in
@@ -41,6 +43,8 @@ const text = "the quick brown fox jumps over the lazy dog, and the dog does not 
 type Nostr struct {
 	// Auth is whether it does.
 	Auth bool
+	// Channels is whether topics are channels (NIP-29), each a topic of its own to the relay; otherwise they are `t` tags.
+	Channels bool
 }
 
 // Enter implements Dialect.
@@ -82,13 +86,48 @@ func frame(s *Socket) (wire.RelayFrame, error) {
 	return wire.DecodeRelay(payload)
 }
 
+// Found implements Dialect: whoever makes a public channel lets everybody in.
+func (d Nostr) Found(s *Socket, topics []string) error {
+	if !d.Channels {
+		return nil
+	}
+	for _, topic := range topics {
+		event := nostr.Event{
+			Kind: nostr.KindCreateGroup, CreatedAt: time.Now().Unix(), Tags: nostr.Tags{{"h", topic}, {"name", topic}, {"public"}},
+		}
+		if err := event.Sign(s.secret); err != nil {
+			return err
+		}
+		if err := s.Write(wire.AppendClientEvent(nil, event.AppendJSON(nil))); err != nil {
+			return err
+		}
+		ok, err := frame(s)
+		if err == nil && !ok.OK {
+			err = fmt.Errorf("make channel %s: %s", topic, ok.Message)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sort is the kind of a message, and the tag that names its topic.
+func (d Nostr) sort() (kind nostr.Kind, tag byte) {
+	if d.Channels {
+		return nostr.KindChat, 'h'
+	}
+	return nostr.KindText, 't'
+}
+
 // Subscribe implements Dialect: a REQ for each topic.
 func (d Nostr) Subscribe(s *Socket, topics []string) error {
 	since := time.Now().Unix() - 60
+	kind, tag := d.sort()
 	for _, topic := range topics {
 		req := wire.AppendReq(nil, topic, nostr.Filter{
-			Kinds: []nostr.Kind{nostr.KindText}, Since: &since,
-			Tags: []nostr.TagCondition{{Name: 't', Values: []string{topic}}},
+			Kinds: []nostr.Kind{kind}, Since: &since,
+			Tags: []nostr.TagCondition{{Name: tag, Values: []string{topic}}},
 		})
 		if err := s.Write(req); err != nil {
 			return err
@@ -104,10 +143,11 @@ func (d Nostr) Subscribe(s *Socket, topics []string) error {
 	return nil
 }
 
-// Message implements Dialect: a signed text note.
+// Message implements Dialect: a signed text note, or a message in a channel.
 func (d Nostr) Message(s *Socket, n int, topic string) ([]byte, error) {
+	kind, tag := d.sort()
 	event := nostr.Event{
-		Kind: nostr.KindText, CreatedAt: time.Now().Unix(), Tags: nostr.Tags{{"t", topic}}, Content: Marker(n) + " " + text,
+		Kind: kind, CreatedAt: time.Now().Unix(), Tags: nostr.Tags{{string(tag), topic}}, Content: Marker(n) + " " + text,
 	}
 	if err := event.Sign(s.secret); err != nil {
 		return nil, err
@@ -160,6 +200,9 @@ func ask(s *Socket, c command, want string) error {
 func (Centrifugo) Enter(s *Socket) error {
 	return ask(s, command{ID: 1, Connect: map[string]any{"name": "bench"}}, `"connect":`)
 }
+
+// Found implements Dialect: a channel is there when somebody subscribes to it.
+func (Centrifugo) Found(*Socket, []string) error { return nil }
 
 // Subscribe implements Dialect.
 func (Centrifugo) Subscribe(s *Socket, topics []string) error {
