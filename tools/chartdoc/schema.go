@@ -34,6 +34,9 @@ var (
 	seconds   = typed("integer", object{"minimum": 0, "maximum": 3600})
 	percent   = orNull(typed("integer", object{"minimum": 1, "maximum": 100}))
 	host      = typed("string", object{"pattern": `^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]+)?$`})
+	routed    = typed("string", object{"pattern": `^(\*\.)?[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`})
+	secret    = typed("string", object{"pattern": `^([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?$`, "maxLength": 253})
+	owner     = typed("string", object{"pattern": "^([0-9a-f]{64}|npub1[02-9ac-hj-np-z]{58})$"})
 	duration  = typed("string", object{"pattern": `^0$|^([0-9.]+(ns|us|ms|s|m|h))+$`})
 	probe     = typed("object", object{"additionalProperties": false, "properties": probeFields})
 	resources = typed("object", object{"additionalProperties": false, "properties": object{"requests": free, "limits": free, "claims": rules}})
@@ -42,7 +45,7 @@ var (
 		"initialDelaySeconds": seconds, "periodSeconds": count, "timeoutSeconds": count, "failureThreshold": count, "successThreshold": count,
 	}
 	community = typed("object", object{"additionalProperties": false, "required": []string{"host"}, "properties": object{
-		"host": host, "owner": name, "name": object{"type": "string"}, "description": object{"type": "string"},
+		"host": host, "owner": owner, "name": object{"type": "string"}, "description": object{"type": "string"},
 		"access": object{"enum": []string{"open", "closed"}}, "aliases": listOf(host),
 	}, "if": object{"not": object{"required": []string{"access"}, "properties": object{"access": object{"const": "open"}}}}, "then": object{"required": []string{"owner"}}})
 )
@@ -52,10 +55,11 @@ var special = map[string]object{
 	"commonLabels": texts, "commonAnnotations": texts,
 	"image.pullPolicy": {"enum": []string{"Always", "IfNotPresent", "Never"}}, "image.pullSecrets": listOf(name),
 	"cluster.partitions": count, "cluster.limit": count, "cluster.maxContent": typed("integer", object{"minimum": 0}), "cluster.maxSkew": duration,
+	"postgres.existingSecret": secret, "postgres.migration.existingSecret": secret, "nats.existingSecret": secret, "relayKey.existingSecret": secret,
 	"nats.streamReplicas": {"enum": []int{1, 3, 5}},
 	"communities":         listOf(community),
-	"ingress.annotations": texts, "ingress.hosts": listOf(host), "ingress.tls": rules,
-	"httpRoute.annotations": texts, "httpRoute.parentRefs": rules, "httpRoute.hostnames": listOf(host),
+	"ingress.annotations": texts, "ingress.hosts": listOf(routed), "ingress.tls": rules,
+	"httpRoute.annotations": texts, "httpRoute.parentRefs": rules, "httpRoute.hostnames": listOf(routed),
 	"networkPolicy.clientsFrom": rules, "networkPolicy.metricsFrom": rules, "networkPolicy.operatorsFrom": rules,
 	"networkPolicy.postgresTo": rules, "networkPolicy.natsTo": rules, "networkPolicy.extraEgress": rules,
 	"networkPolicy.postgresPort": port, "networkPolicy.natsPort": port,

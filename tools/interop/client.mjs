@@ -1,16 +1,9 @@
-// What the suites share: where the relays are, and small promises around nostr-tools.
+// What the suites and chat.mjs share: people, and small promises around nostr-tools.
 import { useWebSocketImplementation, Relay } from 'nostr-tools/relay'
 import { finalizeEvent, generateSecretKey, getPublicKey } from 'nostr-tools/pure'
 import WebSocket from 'ws'
 
 useWebSocketImplementation(WebSocket)
-
-// APIARY_RELAYS names one URL per gateway, comma separated. Tests publish through the first and listen
-// on the last, so that with several gateways every live event crosses the cluster.
-const urls = (process.env.APIARY_RELAYS ?? '').split(',').filter(Boolean)
-if (urls.length === 0) throw new Error('APIARY_RELAYS is empty: run `make interop`')
-export const writeURL = urls[0]
-export const readURL = urls[urls.length - 1]
 
 export const now = () => Math.floor(Date.now() / 1000)
 

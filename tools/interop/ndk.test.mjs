@@ -3,7 +3,8 @@ import assert from 'node:assert/strict'
 import { after, before, describe, it } from 'node:test'
 import NDK, { NDKEvent, NDKKind, NDKPrivateKeySigner, NDKRelayAuthPolicies, NDKRelaySet } from '@nostr-dev-kit/ndk'
 import WebSocket from 'ws'
-import { now, readURL, within, writeURL } from './client.mjs'
+import { now, within } from './client.mjs'
+import { readURL, writeURL } from './relays.mjs'
 
 globalThis.WebSocket ??= WebSocket
 

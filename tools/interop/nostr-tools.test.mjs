@@ -4,7 +4,8 @@ import { after, before, describe, it } from 'node:test'
 import { Relay } from 'nostr-tools/relay'
 import { matchFilter } from 'nostr-tools/filter'
 import { verifyEvent } from 'nostr-tools/pure'
-import { Person, listen, now, query, readURL, within, writeURL } from './client.mjs'
+import { Person, listen, now, query, within } from './client.mjs'
+import { readURL, writeURL } from './relays.mjs'
 
 describe('nostr-tools', () => {
   const alice = new Person()

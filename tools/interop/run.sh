@@ -77,4 +77,5 @@ gateways=$(node -e '
 ' "$data/cluster/cluster.json")
 run "$gateways"
 APIARY_RELAYS="ws://localhost:$port" npm --prefix "$root/tools/interop" test -- nostr-tools.test.mjs
+node tools/interop/chat.mjs "ws://localhost:$port"
 stop cluster

@@ -148,11 +148,11 @@ search: [limit]
 
 {{- define "apiary.evaluationSecret" -}}{{ include "apiary.fullname" . }}-evaluation{{- end -}}
 {{- define "apiary.postgresSecret" -}}
-{{- if .Values.evaluation.enabled }}{{ include "apiary.evaluationSecret" . }}{{ else }}{{ required "postgres.existingSecret: name a Secret with the URL of your Postgres (or try the chart with evaluation.enabled)" .Values.postgres.existingSecret }}{{ end -}}
+{{- if .Values.evaluation.enabled }}{{ include "apiary.evaluationSecret" . }}{{ else }}{{ .Values.postgres.existingSecret }}{{ end -}}
 {{- end -}}
 {{- define "apiary.postgresKey" -}}{{ if .Values.evaluation.enabled }}postgres-url{{ else }}{{ .Values.postgres.urlKey }}{{ end }}{{- end -}}
 {{- define "apiary.natsSecret" -}}
-{{- if .Values.evaluation.enabled }}{{ include "apiary.evaluationSecret" . }}{{ else }}{{ required "nats.existingSecret: name a Secret with the URL of your NATS (or try the chart with evaluation.enabled)" .Values.nats.existingSecret }}{{ end -}}
+{{- if .Values.evaluation.enabled }}{{ include "apiary.evaluationSecret" . }}{{ else }}{{ .Values.nats.existingSecret }}{{ end -}}
 {{- end -}}
 {{- define "apiary.natsKey" -}}{{ if .Values.evaluation.enabled }}nats-url{{ else }}{{ .Values.nats.urlKey }}{{ end }}{{- end -}}
 
