@@ -16,6 +16,7 @@ type directory struct {
 	mu      sync.Mutex
 	at      map[string]uint64 // channel versions; the community's under ""
 	denied  map[string]map[nostr.PubKey]bool
+	turns   map[string]map[nostr.PubKey]turn
 	mods    map[nostr.PubKey]bool
 	failing error
 	calls   int
@@ -24,8 +25,27 @@ type directory struct {
 	held    int           // questions that came to the gate
 }
 
+// turn is when what a key may do turns around by itself, without a new version.
+type turn struct {
+	at      int64
+	allowed bool // before it
+}
+
 func newDirectory() *directory {
-	return &directory{at: map[string]uint64{}, denied: map[string]map[nostr.PubKey]bool{}, mods: map[nostr.PubKey]bool{}}
+	return &directory{
+		at: map[string]uint64{}, denied: map[string]map[nostr.PubKey]bool{}, mods: map[nostr.PubKey]bool{},
+		turns: map[string]map[nostr.PubKey]turn{},
+	}
+}
+
+// turnAt lets a key read a channel up to a time, or from one on.
+func (d *directory) turnAt(channel string, key nostr.PubKey, t turn) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.turns[channel] == nil {
+		d.turns[channel] = map[nostr.PubKey]turn{}
+	}
+	d.turns[channel][key] = t
 }
 
 // revoke denies a key a channel and returns the channel's new version.
@@ -130,7 +150,13 @@ func (d *directory) CheckAccess(ctx context.Context, in *searchv1.CheckAccessReq
 		out.ChannelAclVersion = d.at[in.GetChannel()]
 	}
 	for _, k := range in.GetPubkeys() {
-		out.Allowed = append(out.Allowed, !d.denied[in.GetChannel()][nostr.PubKey(k)])
+		allowed, until := !d.denied[in.GetChannel()][nostr.PubKey(k)], int64(0)
+		if t, ok := d.turns[in.GetChannel()][nostr.PubKey(k)]; ok && in.GetMinTime() < t.at {
+			allowed, until = t.allowed, t.at
+		} else if ok {
+			allowed = !t.allowed
+		}
+		out.Allowed, out.Until = append(out.Allowed, allowed), append(out.Until, until)
 		out.Moderator = append(out.Moderator, d.mods[nostr.PubKey(k)])
 	}
 	return out, nil

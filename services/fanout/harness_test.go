@@ -296,6 +296,11 @@ func versions(community, channel uint64) eventOption {
 	}
 }
 
+// judged sets when ingest looked who may do what.
+func judged(at int64) eventOption {
+	return func(e *event) { e.envelope.Header.JudgedAt = at }
+}
+
 func traced(parent string) eventOption {
 	return func(e *event) { e.envelope.Header.Traceparent = parent }
 }

@@ -164,4 +164,5 @@ func TestTraces(t *testing.T) {
 	require.Empty(t, envelopes[2].GetHeader().GetTraceparent())
 	require.Equal(t, "00-0af7651916cd43dd8448eb211c80319c-"+byName["ingest.publish"][1].SpanContext.SpanID().String()+"-01",
 		h.ephemeral().await(t, 1)[0].GetHeader().GetTraceparent())
+	require.NotZero(t, h.ephemeral().await(t, 1)[0].GetHeader().GetJudgedAt())
 }

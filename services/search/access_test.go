@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
@@ -71,7 +72,7 @@ func TestCheckAccess(t *testing.T) {
 			slices.SortFunc(resp.Banned, bytes.Compare)
 			slices.SortFunc(banned, bytes.Compare)
 			require.Empty(t, cmp.Diff(&searchv1.CheckAccessResponse{
-				Allowed: tt.allowed, Banned: banned, Moderator: moderator, CommunityAclVersion: tt.versions[0], ChannelAclVersion: tt.versions[1],
+				Allowed: tt.allowed, Banned: banned, Moderator: moderator, Until: make([]int64, 3), CommunityAclVersion: tt.versions[0], ChannelAclVersion: tt.versions[1],
 				Gone: tt.name == "no such community",
 			}, resp, protocmp.Transform()))
 		})
@@ -179,4 +180,49 @@ func TestResolveCommunity(t *testing.T) {
 		require.Equal(t, fault.NotFound, fault.ReasonOf(err), host)
 		require.Equal(t, "no such community", fault.Message(err))
 	}
+}
+
+// What is said of a key whose attestation ends, or a ban of it or of its owner, is said until then.
+func TestAccessSaysHowLongItHolds(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.AccessWait = 50 * time.Millisecond
+	s, db := newService(t, cfg)
+	c := serve(t, s)
+	owner := nostrtest.PubKey("owner")
+	names := []string{"a member", "for good", "for an hour", "for a minute", "pardoned", "of a pardoned owner", "over", "noticed"}
+	keys := make([]nostr.PubKey, len(names))
+	for i, name := range names {
+		keys[i] = nostrtest.PubKey(name)
+	}
+	pardoned := nostrtest.PubKey("pardoned owner")
+	community := db.Community(t, "closed", owner, keys[0], keys[4], pardoned)
+	db.Exec(t, `INSERT INTO ingest.agents (community_id, pubkey, owner, until) VALUES
+		($1, $2, $8, NULL), ($1, $3, $8, now() + interval '1 hour'), ($1, $4, $8, now() + interval '1 minute'), ($1, $5, $9, now() + interval '1 hour'),
+		($1, $6, $8, now() - interval '1 second'), ($1, $7, $8, '-infinity')`,
+		int64(community), keys[1][:], keys[2][:], keys[3][:], keys[5][:], keys[6][:], keys[7][:], owner[:], pardoned[:])
+	db.Exec(t, `INSERT INTO ingest.banned_pubkeys (community_id, pubkey, decided_by, expires_at) VALUES
+		($1, $2, $2, now() + interval '1 minute'), ($1, $3, $3, now() + interval '1 minute'), ($1, $4, $4, now() - interval '1 minute')`,
+		int64(community), keys[4][:], pardoned[:], keys[0][:])
+
+	before := time.Now()
+	for _, channel := range []string{"", "nowhere"} {
+		resp, err := c.CheckAccess(t.Context(), &searchv1.CheckAccessRequest{
+			Community: int64(community), Channel: channel, Pubkeys: principal(keys...).GetPubkeys(), MinTime: before.Add(-time.Minute).UnixMicro(),
+		})
+		require.NoError(t, err)
+		if channel == "" {
+			require.Equal(t, []bool{true, true, true, true, false, false, false, false}, resp.GetAllowed())
+		}
+		for i, want := range []time.Duration{0, 0, time.Hour, time.Minute, time.Minute, time.Minute, 0, 0} {
+			if want == 0 {
+				require.Zero(t, resp.GetUntil()[i], names[i])
+				continue
+			}
+			require.WithinDuration(t, before.Add(want), time.UnixMicro(resp.GetUntil()[i]), 30*time.Second, names[i])
+		}
+	}
+	_, err := c.CheckAccess(t.Context(), &searchv1.CheckAccessRequest{
+		Community: int64(community), Pubkeys: principal(keys...).GetPubkeys(), MinTime: before.Add(time.Hour).UnixMicro(),
+	})
+	require.Equal(t, fault.Overloaded, fault.ReasonOf(err), "what will be is not known")
 }

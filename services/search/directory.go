@@ -7,6 +7,7 @@ import (
 	"github.com/apiary-relay/apiary/pkg/fault"
 	"github.com/apiary-relay/apiary/pkg/tenant"
 	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
+	"github.com/apiary-relay/apiary/services/search/internal/access"
 )
 
 // ResolveCommunity implements searchv1.SearchServiceServer.
@@ -42,12 +43,12 @@ func (s *Service) CheckAccess(ctx context.Context, req *searchv1.CheckAccessRequ
 		return nil, fault.Wrap(fault.Invalid, err.Error(), err)
 	}
 	topic, err := s.directory.Access(ctx, tenant.ID(req.GetCommunity()), req.GetChannel(), keys,
-		req.GetMinCommunityAclVersion(), req.GetMinChannelAclVersion())
+		access.Least{Community: req.GetMinCommunityAclVersion(), Channel: req.GetMinChannelAclVersion(), Time: req.GetMinTime()})
 	if err != nil {
 		return nil, err
 	}
 	resp = &searchv1.CheckAccessResponse{
-		Allowed: topic.Decide(req.GetChannel(), keys), Moderator: topic.Moderate(keys),
+		Allowed: topic.Decide(req.GetChannel(), keys), Moderator: topic.Moderate(keys), Until: topic.Until(keys),
 		CommunityAclVersion: topic.CommunityVersion, Gone: !topic.Exists,
 	}
 	for _, key := range topic.Banned {

@@ -356,7 +356,7 @@ func (w *world) check(ctx context.Context, t *rapid.T, s *Service, r access.Read
 func (w *world) checkAccess(ctx context.Context, t *rapid.T, s *Service, r access.Reader) {
 	t.Helper()
 	for _, h := range []string{"", "lobby", "x", "y", "c0", "nowhere"} {
-		topic, err := s.directory.Access(ctx, r.Community, h, people, 1, 1)
+		topic, err := s.directory.Access(ctx, r.Community, h, people, access.Least{Community: 1, Channel: 1})
 		require.NoError(t, err)
 		allowed, moderates := topic.Decide(h, people), topic.Moderate(people)
 		for i, p := range people {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"google.golang.org/grpc"
 
@@ -36,8 +37,9 @@ type Question struct {
 type Answer struct {
 	Keys    []nostr.PubKey
 	Allowed []bool
-	// Moderator is as long as Allowed.
+	// Moderator and Until are as long as Allowed. Until is when the verdict ends by itself, 0 for never, and later than Min.Time.
 	Moderator []bool
+	Until     []int64
 	At        Versions
 	// Min is the question's.
 	Min Versions
@@ -51,6 +53,7 @@ func Ask(ctx context.Context, c Checker, q Question) (Answer, error) {
 		Pubkeys:                make([][]byte, len(q.Keys)),
 		MinCommunityAclVersion: q.Min.Community,
 		MinChannelAclVersion:   q.Min.Channel,
+		MinTime:                q.Min.Time,
 	}
 	for i := range q.Keys {
 		in.Pubkeys[i] = q.Keys[i][:]
@@ -63,9 +66,14 @@ func Ask(ctx context.Context, c Checker, q Question) (Answer, error) {
 	if len(moderator) == 0 {
 		moderator = make([]bool, len(q.Keys)) // a replica of an older release: what is not known is not allowed
 	}
-	if len(out.GetAllowed()) != len(q.Keys) || len(moderator) != len(q.Keys) {
+	until := out.GetUntil()
+	if len(until) == 0 {
+		until = make([]int64, len(q.Keys)) // likewise: ingest raises the version once it notices that something has ended
+	}
+	ended := func(at int64) bool { return !q.Min.precede(at) }
+	if len(out.GetAllowed()) != len(q.Keys) || len(moderator) != len(q.Keys) || len(until) != len(q.Keys) || slices.ContainsFunc(until, ended) {
 		return Answer{}, fmt.Errorf("check access of %d keys: %w", len(q.Keys), ErrUndecided)
 	}
 	at := Versions{Community: out.GetCommunityAclVersion(), Channel: out.GetChannelAclVersion()}
-	return Answer{Keys: q.Keys, Allowed: out.GetAllowed(), Moderator: moderator, At: at, Min: q.Min}, nil
+	return Answer{Keys: q.Keys, Allowed: out.GetAllowed(), Moderator: moderator, Until: until, At: at, Min: q.Min}, nil
 }

@@ -9,9 +9,12 @@ import (
 type Versions struct {
 	Community uint64
 	Channel   uint64
+	// Time is when they were read, in microseconds since the Unix epoch by the database's clock; 0 if that is not known. What
+	// ends at a time takes no new version with it.
+	Time int64
 }
 
-// Covers reports whether a state of versions v is at least as new as one of versions w.
+// Covers reports whether a state of versions v is at least as new as one of versions w, but for what ends at a time.
 func (v Versions) Covers(w Versions) bool {
 	return v.Community >= w.Community && v.Channel >= w.Channel
 }
@@ -25,6 +28,7 @@ type Grant struct {
 	had       bool // was allowed once
 	moderates bool
 	at        Versions
+	until     int64    // what was said holds for what is read before this time; 0 for as long as the versions stay
 	asked     Versions // the Min of the question that was answered last; above at if the channel was deleted
 }
 
@@ -32,7 +36,10 @@ type Grant struct {
 func (g *Grant) Key() nostr.PubKey { return g.key }
 
 // Fresh reports whether the verdict is good for an envelope committed under versions v.
-func (g *Grant) Fresh(v Versions) bool { return g.known && g.at.Covers(v) }
+func (g *Grant) Fresh(v Versions) bool { return g.known && g.at.Covers(v) && v.precede(g.until) }
+
+// precede reports whether what was said until a time holds for v.
+func (v Versions) precede(until int64) bool { return until == 0 || v.Time < until }
 
 // Allowed reports whether the key may read the topic, as far as is known.
 func (g *Grant) Allowed() bool { return g.known && g.allowed }
@@ -110,7 +117,7 @@ func (t *Topic) Stale(v Versions, must []*Grant, limit int) []nostr.PubKey {
 		}
 	}
 	for _, g := range t.grants {
-		if g.known && g.asked.Covers(v) {
+		if g.known && g.asked.Covers(v) && v.precede(g.until) {
 			continue
 		}
 		if !add(g) {
@@ -134,7 +141,7 @@ func (t *Topic) Apply(a Answer) (revoked bool) {
 			t.unsure--
 		}
 		revoked = revoked || (g.allowed && !a.Allowed[i])
-		g.known, g.allowed, g.moderates, g.at = true, a.Allowed[i], a.Moderator[i], a.At
+		g.known, g.allowed, g.moderates, g.at, g.until = true, a.Allowed[i], a.Moderator[i], a.At, a.Until[i]
 		g.had, g.asked = g.had || g.allowed, a.Min
 	}
 	return revoked

@@ -135,7 +135,7 @@ func (pt *part) undecided() (must []*access.Grant, open []*subscription) {
 func (d *decision) settle(l landing) {
 	for i := range d.parts {
 		pt := &d.parts[i]
-		if pt.topic != l.topic || !l.question.Min.Covers(pt.versions) || l.answer.At.Covers(pt.versions) {
+		if pt.topic != l.topic || !l.question.Min.Covers(pt.versions) || l.question.Min.Time < pt.versions.Time || l.answer.At.Covers(pt.versions) {
 			continue
 		}
 		if pt.settled == nil {

@@ -104,7 +104,7 @@ func (p *Partition) noteVersions(t *topic, v access.Versions) {
 	if t == nil || t.key.channel == "" || t.newest.Covers(v) {
 		return
 	}
-	t.newest = access.Versions{Community: max(t.newest.Community, v.Community), Channel: max(t.newest.Channel, v.Channel)}
+	t.newest = access.Versions{Community: max(t.newest.Community, v.Community), Channel: max(t.newest.Channel, v.Channel), Time: max(t.newest.Time, v.Time)}
 	p.access.unsure[t] = struct{}{}
 }
 

@@ -132,7 +132,7 @@ func (p *Partition) malformed(ctx context.Context, at position.Position, why str
 func (p *Partition) match(ctx context.Context, w *work, envelope *commonv1.Envelope, at position.Position) *decision {
 	h := envelope.GetHeader()
 	key := topicKey{h.GetCommunity(), h.GetChannel()}
-	versions := access.Versions{Community: h.GetCommunityAclVersion(), Channel: h.GetChannelAclVersion()}
+	versions := access.Versions{Community: h.GetCommunityAclVersion(), Channel: h.GetChannelAclVersion(), Time: h.GetJudgedAt()}
 	if w.replay == nil {
 		p.noteVersions(p.topics[key], versions)
 	}

@@ -102,6 +102,7 @@ func (e *Ephemeral) header(c *policy.Candidate, state *policy.State) *commonv1.H
 	h := store.NewHeader(c, e.Partitions)
 	h.CommunityAclVersion = state.Communities[c.Community].ACLVersion
 	h.ChannelAclVersion = state.Channels[c.ChannelKey()].ACLVersion
+	h.JudgedAt = state.ReadAt
 	return h
 }
 

@@ -13,6 +13,9 @@ import (
 // State is what the store knows at one moment of the transaction that asks. Only what the candidates of a
 // batch touch is in it.
 type State struct {
+	// ReadAt is when it was read, in microseconds since the Unix epoch by the database's clock, or a moment later; 0 of what a
+	// transaction reads, which says that by itself.
+	ReadAt int64
 	// Communities by key; a missing one does not exist.
 	Communities map[int64]Community
 	// Channels by community and h; a missing one does not exist.

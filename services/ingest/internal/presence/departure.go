@@ -132,7 +132,7 @@ func (s *Service) publish(ctx context.Context, page []departure) error {
 			continue // nobody is left who could hear of it
 		}
 		h := store.NewHeader(c, s.cfg.Partitions)
-		h.CommunityAclVersion = community.ACLVersion
+		h.CommunityAclVersion, h.JudgedAt = community.ACLVersion, state.ReadAt
 		h.Subject = gone[i].pubkey[:]
 		payload, err := proto.Marshal(&busv1.EnvelopeBatch{Envelopes: []*commonv1.Envelope{{Header: h, Raw: c.Raw}}})
 		if err != nil {

@@ -52,6 +52,7 @@ type transaction struct {
 	xid        uint64
 	database   uint64
 	begunAt    int64 // microseconds since the Unix epoch, by the database's clock
+	judgedAt   int64 // likewise: the last time at which it was known that the transaction had not committed yet
 	// winners are the entries whose address row exists already and has to be pointed to them.
 	winners []*entry
 	row     *Row
@@ -147,11 +148,14 @@ func (t *transaction) accepted() []*entry {
 
 // sqlTransaction names this transaction: its id, assigned here so that every header can carry it, the
 // cluster that the id belongs to, and its beginning, which tells it from another one that had the id before
-// a crash. The cluster is a read of a file of one block; asking in the transaction makes it right also after
+// a crash; and the time. The cluster is a read of a file of one block; asking in the transaction makes it right also after
 // a pool was pointed elsewhere.
 const sqlTransaction = `
 SELECT pg_current_xact_id()::text::bigint, (SELECT system_identifier FROM pg_control_system()),
-    (extract(epoch FROM transaction_timestamp()) * 1000000)::bigint`
+    (extract(epoch FROM transaction_timestamp()) * 1000000)::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`
+
+// sqlClock is the time, in microseconds since the Unix epoch.
+const sqlClock = `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`
 
 // begin begins the transaction with its locks and learns its name.
 func (t *transaction) begin(b *pgx.Batch, locks lockSet) {
@@ -159,7 +163,7 @@ func (t *transaction) begin(b *pgx.Batch, locks lockSet) {
 	t.queueLocks(b, locks)
 	b.Queue(sqlTransaction).QueryRow(func(row pgx.Row) error {
 		var xid, database int64
-		err := row.Scan(&xid, &database, &t.begunAt)
+		err := row.Scan(&xid, &database, &t.begunAt, &t.judgedAt)
 		t.xid, t.database = uint64(xid), uint64(database)
 		return err
 	})

@@ -109,6 +109,10 @@ func (t *transaction) claim(ctx context.Context, conn *pgx.Conn) error {
 	reactions.queue(b)
 	t.queueClaimReplies(b, plain)
 	queueTargets(b, deletions, t.eraseBytes)
+	if b.Len() > 0 {
+		// Another transaction may have been waited for, and what ends at a time may have ended meanwhile.
+		b.Queue(sqlClock).QueryRow(func(row pgx.Row) error { return row.Scan(&t.judgedAt) })
+	}
 	if err := conn.SendBatch(ctx, b).Close(); err != nil {
 		return fmt.Errorf("claim ids: %w", err)
 	}

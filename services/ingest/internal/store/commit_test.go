@@ -74,6 +74,8 @@ func TestCommitStoresEverything(t *testing.T) {
 	require.Equal(t, xid, h.GetCommitXid())
 	require.Equal(t, system, h.GetDatabaseId())
 	require.Equal(t, row.CreatedAt.UnixMicro(), h.GetBegunAt())
+	require.Greater(t, h.GetJudgedAt(), h.GetBegunAt(), "after the locks and what was claimed")
+	require.Equal(t, h.GetJudgedAt(), sent[local][0].GetHeader().GetJudgedAt())
 	require.Equal(t, note.Traceparent, h.GetTraceparent())
 	h = sent[local][0].GetHeader()
 	require.Equal(t, "general", h.GetChannel())

@@ -340,6 +340,7 @@ func (s *Store) ReadState(ctx context.Context, candidates []*policy.Candidate) (
 	b := &pgx.Batch{}
 	b.Queue(sqlBeginRead)
 	ask(candidates).queue(b, st, false)
+	b.Queue(sqlClock).QueryRow(func(row pgx.Row) error { return row.Scan(&st.ReadAt) })
 	b.Queue(sqlCommit)
 	err := s.withConn(ctx, func(conn *pgx.Conn) error { return conn.SendBatch(ctx, b).Close() })
 	if err != nil {

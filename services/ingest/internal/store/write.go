@@ -203,7 +203,7 @@ func (t *transaction) payload(entries []*entry) (*busv1.OutboxPayload, error) {
 		header.CommunityAclVersion = t.state.Communities[e.Community].ACLVersion
 		header.ChannelAclVersion = e.channel.ACLVersion
 		header.CommitXid, header.DatabaseId, header.BegunAt = t.xid, t.database, t.begunAt
-		header.DueAt = e.dueAt
+		header.JudgedAt, header.DueAt = t.judgedAt, e.dueAt
 		partitions := []uint32{header.GetPartition()}
 		if global := placement.Partition(e.Community, "", t.partitions); kind.Of(e.Event.Kind).Scope == kind.State && global != partitions[0] {
 			partitions = append(partitions, global)

@@ -47,6 +47,17 @@ type Topic struct {
 	Channel *Channel
 	// Standby is true when the snapshot is that of a replica, which may lag behind.
 	Standby bool
+	// Time is when it was read, in microseconds since the Unix epoch by the database's clock: what ends at a time had ended if
+	// it ended by then.
+	Time int64
+	// Ends are those of the keys asked about for which something ends later that counts here.
+	Ends []End
+}
+
+// End is when something ends that decides what a key may, in microseconds since the Unix epoch.
+type End struct {
+	Key nostr.PubKey
+	At  int64
 }
 
 // Agent is a key that another one owns (NIP-OA).
@@ -93,6 +104,20 @@ func (t *Topic) Moderate(keys []nostr.PubKey) []bool {
 	return answer
 }
 
+// Until answers for each of keys, in order, when what Decide and Moderate say of it may change although no version does: its
+// attestation ends, or a ban of it or of its owner. 0 is never.
+func (t *Topic) Until(keys []nostr.PubKey) []int64 {
+	ends := make(map[nostr.PubKey]int64, len(t.Ends))
+	for _, e := range t.Ends {
+		ends[e.Key] = e.At
+	}
+	until := make([]int64, len(keys))
+	for i, k := range keys {
+		until[i] = ends[k]
+	}
+	return until
+}
+
 // set returns the membership test of everybody, or of the listed keys.
 func set(everybody bool, keys []nostr.PubKey) func(nostr.PubKey) bool {
 	if everybody {
@@ -108,10 +133,22 @@ func set(everybody bool, keys []nostr.PubKey) func(nostr.PubKey) bool {
 	}
 }
 
-// Behind reports whether the topic was read from a state older than the versions asked for, so that the
-// answer may only come after waiting. A primary is never behind: a version that anybody knows of was
-// committed before. There a lower version, or none, means that the channel was deleted, or made anew.
-func (t *Topic) Behind(community, channel uint64) bool {
+// Least is the oldest state that an answer may come from.
+type Least struct {
+	// Community and Channel are access versions.
+	Community, Channel uint64
+	// Time is in microseconds since the Unix epoch, by the clock of the database that answers.
+	Time int64
+}
+
+// Behind reports whether the topic was read from a state older than asked for, so that the
+// answer may only come after waiting. A primary has every version: one that anybody knows of was
+// committed before. There a lower version, or none, means that the channel was deleted, or made anew. Clocks, of a replica and
+// of a primary that took over, may be behind the one by which the time was said.
+func (t *Topic) Behind(least Least) bool {
+	if t.Time < least.Time {
+		return true
+	}
 	if !t.Standby {
 		return false
 	}
@@ -119,7 +156,7 @@ func (t *Topic) Behind(community, channel uint64) bool {
 	if t.Channel != nil {
 		have = t.Channel.Version
 	}
-	return t.CommunityVersion < community || have < channel
+	return t.CommunityVersion < least.Community || have < least.Channel
 }
 
 // maxChannel is the length of the longest channel id, as ingest.channels.h has it.

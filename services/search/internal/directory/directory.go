@@ -69,25 +69,25 @@ const (
 	lastLook  = 200 * time.Millisecond
 )
 
-var errBehind = errors.New("the replica is behind the versions asked for")
+var errBehind = errors.New("the database is behind what is asked for")
 
 // Access returns the access state of a topic (the channel with this h value, the global topic if it is
-// empty) from a snapshot at least as new as both versions. If only a replica can be asked and it does not
+// empty) from a snapshot at least as new as asked for. If only a replica can be asked and it does not
 // catch up in time, the error is Overloaded. An h value that cannot name a channel names none.
 func (d *Directory) Access(
-	ctx context.Context, community tenant.ID, h string, keys []nostr.PubKey, minCommunity, minChannel uint64,
+	ctx context.Context, community tenant.ID, h string, keys []nostr.PubKey, least access.Least,
 ) (access.Topic, error) {
 	if !access.IsChannel(h) {
 		h = "" // no row has it
 	}
 	if h == "" {
-		minChannel = 0
+		least.Channel = 0
 	}
 	waiting, cancel := context.WithTimeoutCause(ctx, d.wait, errBehind)
 	defer cancel()
 	for look := firstLook; ; look = min(2*look, lastLook) {
 		topic, err := d.store.TopicAccess(ctx, community, h, keys)
-		if err != nil || !topic.Behind(minCommunity, minChannel) {
+		if err != nil || !topic.Behind(least) {
 			return topic, err
 		}
 		timer := time.NewTimer(look)

@@ -33,7 +33,7 @@ func (r *replica) TopicAccess(_ context.Context, _ tenant.ID, h string, _ []nost
 	r.asked = append(r.asked, h)
 	v := 1 + uint64(time.Since(r.begun)/(100*time.Millisecond))
 	return access.Topic{
-		Exists: true, Open: true, Standby: !r.primary, CommunityVersion: v, Channel: &access.Channel{Open: true, Version: v},
+		Exists: true, Open: true, Standby: !r.primary, CommunityVersion: v, Time: time.Now().UnixMicro(), Channel: &access.Channel{Open: true, Version: v},
 	}, r.err
 }
 
@@ -42,20 +42,26 @@ func TestAccessWaitsForTheReplica(t *testing.T) {
 		name               string
 		primary            bool
 		community, channel uint64
+		time               time.Duration
 		waits              time.Duration
 		reason             fault.Reason
 	}{
-		{"new enough", false, 1, 1, 0, fault.Accepted},
-		{"behind in the community", false, 3, 1, 200 * time.Millisecond, fault.Accepted},
-		{"behind in the channel", false, 1, 4, 300 * time.Millisecond, fault.Accepted},
-		{"too far behind", false, 1, 100, time.Second, fault.Overloaded},
-		{"a primary is never behind", true, 100, 100, 0, fault.Accepted},
+		{"new enough", false, 1, 1, 0, 0, fault.Accepted},
+		{"behind in the community", false, 3, 1, 0, 200 * time.Millisecond, fault.Accepted},
+		{"behind in the channel", false, 1, 4, 0, 300 * time.Millisecond, fault.Accepted},
+		{"too far behind", false, 1, 100, 0, time.Second, fault.Overloaded},
+		{"a primary is never behind", true, 100, 100, 0, 0, fault.Accepted},
+		{"a clock that is behind", false, 1, 1, 150 * time.Millisecond, 150 * time.Millisecond, fault.Accepted},
+		{"a primary's clock that is behind", true, 1, 1, 150 * time.Millisecond, 150 * time.Millisecond, fault.Accepted},
+		{"a clock that is far behind", true, 1, 1, time.Minute, time.Second, fault.Overloaded},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				begun := time.Now()
 				d := New(&replica{begun: begun, primary: tt.primary}, time.Second)
-				topic, err := d.Access(t.Context(), 1, "lobby", nil, tt.community, tt.channel)
+				topic, err := d.Access(t.Context(), 1, "lobby", nil, access.Least{
+					Community: tt.community, Channel: tt.channel, Time: begun.Add(tt.time).UnixMicro(),
+				})
 				require.Equal(t, tt.reason, fault.ReasonOf(err))
 				require.GreaterOrEqual(t, time.Since(begun), tt.waits)
 				require.LessOrEqual(t, time.Since(begun), tt.waits+lastLook)
@@ -72,7 +78,7 @@ func TestAccessEndsWithTheCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		_, err := New(&replica{begun: time.Now()}, time.Second).Access(ctx, 1, "", nil, 100, 0)
+		_, err := New(&replica{begun: time.Now()}, time.Second).Access(ctx, 1, "", nil, access.Least{Community: 100, Time: time.Now().UnixMicro()})
 		require.Equal(t, fault.Timeout, fault.ReasonOf(err))
 	})
 }
@@ -80,7 +86,7 @@ func TestAccessEndsWithTheCaller(t *testing.T) {
 func TestAccessOfWhatCannotBeAChannel(t *testing.T) {
 	for _, h := range []string{"", "a b", "no\x00where", "ä"} {
 		r := &replica{begun: time.Now()}
-		_, err := New(r, time.Second).Access(t.Context(), 1, h, nil, 1, 100) // no such channel has a version
+		_, err := New(r, time.Second).Access(t.Context(), 1, h, nil, access.Least{Community: 1, Channel: 100}) // no such channel has a version
 		require.NoError(t, err)
 		require.Equal(t, []string{""}, r.asked, "text that Postgres may not take stays here")
 	}
@@ -89,7 +95,7 @@ func TestAccessOfWhatCannotBeAChannel(t *testing.T) {
 func TestErrorsOfTheStorePass(t *testing.T) {
 	broken := errors.New("broken")
 	d := New(&replica{err: broken}, time.Second)
-	_, err := d.Access(t.Context(), 1, "", nil, 0, 0)
+	_, err := d.Access(t.Context(), 1, "", nil, access.Least{})
 	require.ErrorIs(t, err, broken)
 	_, err = d.Resolve(t.Context(), "relay.example")
 	require.ErrorIs(t, err, broken)

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -82,10 +83,12 @@ func (s *Store) CommunityByHost(ctx context.Context, hosts []string) (Community,
 
 // topicAccess reads everything that decides who of $3 may read a topic; one statement is one snapshot.
 //
+// The time is that of now(), by which the views decide too. Of what ends, the first counts for each key.
+//
 // Index: communities_pkey, channels_h_key, community_members_pkey, channel_members_pkey,
 // banned_pubkeys_pkey, agents_pkey.
 const topicAccess = `
-SELECT pg_catalog.pg_is_in_recovery(), c.id IS NOT NULL AND c.archived_at IS NULL, coalesce(c.access = 'open', false), coalesce(c.acl_version, 0),
+SELECT pg_catalog.pg_is_in_recovery(), (extract(epoch FROM now()) * 1000000)::bigint, c.id IS NOT NULL AND c.archived_at IS NULL, coalesce(c.access = 'open', false), coalesce(c.acl_version, 0),
     ARRAY(SELECT q.key FROM unnest($3::bytea[]) AS q (key)
         WHERE c.access <> 'open' AND EXISTS (SELECT FROM ingest.admitted m
             WHERE m.community_id = c.id AND m.pubkey = q.key OFFSET 0)),
@@ -99,7 +102,19 @@ SELECT pg_catalog.pg_is_in_recovery(), c.id IS NOT NULL AND c.archived_at IS NUL
     ch.id IS NOT NULL, coalesce(ch.visibility = 'open', false), coalesce(ch.acl_version, 0),
     ARRAY(SELECT q.key FROM unnest($3::bytea[]) AS q (key)
         WHERE ch.visibility <> 'open' AND EXISTS (SELECT FROM ingest.channel_members m
-            WHERE m.community_id = c.id AND m.channel_id = ch.id AND m.pubkey = q.key OFFSET 0))
+            WHERE m.community_id = c.id AND m.channel_id = ch.id AND m.pubkey = q.key OFFSET 0)),
+    ARRAY(SELECT e.pubkey || int8send((extract(epoch FROM min(e.at)) * 1000000)::bigint)
+        FROM (
+            SELECT a.pubkey, a.until FROM ingest.agents a WHERE a.community_id = c.id AND a.pubkey = ANY ($3::bytea[])
+            UNION ALL
+            SELECT b.pubkey, b.expires_at FROM ingest.banned_pubkeys b WHERE b.community_id = c.id AND b.pubkey = ANY ($3::bytea[])
+            UNION ALL
+            SELECT a.pubkey, b.expires_at FROM ingest.agents a
+            CROSS JOIN LATERAL (SELECT o.expires_at FROM ingest.banned_pubkeys o
+                WHERE o.community_id = c.id AND o.pubkey = a.owner OFFSET 0) AS b
+            WHERE a.community_id = c.id AND a.pubkey = ANY ($3::bytea[])
+        ) AS e (pubkey, at)
+        WHERE e.at > now() GROUP BY e.pubkey)
 FROM (SELECT) AS one
 LEFT JOIN ingest.communities c ON c.id = $1
 LEFT JOIN ingest.channels ch ON ch.community_id = c.id AND ch.h = $2`
@@ -116,15 +131,18 @@ func (s *Store) TopicAccess(ctx context.Context, community tenant.ID, h string, 
 		t = access.Topic{}
 		var ch access.Channel
 		var hasChannel bool
-		var members, banned, moderators, agents, channelMembers [][]byte
-		err := conn.QueryRow(ctx, topicAccess, int64(community), h, list).Scan(&t.Standby, &t.Exists, &t.Open,
-			&t.CommunityVersion, &members, &banned, &moderators, &agents, &hasChannel, &ch.Open, &ch.Version, &channelMembers)
+		var members, banned, moderators, agents, channelMembers, ends [][]byte
+		err := conn.QueryRow(ctx, topicAccess, int64(community), h, list).Scan(&t.Standby, &t.Time, &t.Exists, &t.Open,
+			&t.CommunityVersion, &members, &banned, &moderators, &agents, &hasChannel, &ch.Open, &ch.Version, &channelMembers, &ends)
 		if err != nil {
 			return fmt.Errorf("read access of topic: %w", err)
 		}
 		t.Members, t.Banned, t.Moderators = pubkeys(members), pubkeys(banned), pubkeys(moderators)
 		for _, a := range agents { // two keys of 32 bytes
 			t.Agents = append(t.Agents, access.Agent{Key: nostr.PubKey(a[:32]), Owner: nostr.PubKey(a[32:])})
+		}
+		for _, e := range ends { // a key of 32 bytes and a time of 8
+			t.Ends = append(t.Ends, access.End{Key: nostr.PubKey(e[:32]), At: int64(binary.BigEndian.Uint64(e[32:]))})
 		}
 		if hasChannel {
 			ch.Members = pubkeys(channelMembers)

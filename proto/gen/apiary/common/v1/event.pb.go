@@ -117,7 +117,11 @@ type Header struct {
 	// due_at is set where a stored reminder (kind 30300, NIP-ER) is passed on once more because its time has come: that time
 	// in Unix seconds, signed content. 0 everywhere else. The event was passed on before, so whoever drops repeats tells
 	// events apart by community, id and due_at, and who has an effect of each event has it already.
-	DueAt         int64 `protobuf:"varint,15,opt,name=due_at,json=dueAt,proto3" json:"due_at,omitempty"`
+	DueAt int64 `protobuf:"varint,15,opt,name=due_at,json=dueAt,proto3" json:"due_at,omitempty"`
+	// judged_at is when it was last looked at, under the locks, who may do what, in microseconds since the Unix epoch by the
+	// database's clock: for whatever ends at a time the event counts as committed then, which is milliseconds before the
+	// commit. Compared only with times that CheckAccess says; 0 if a replica of an older release did not say it.
+	JudgedAt      int64 `protobuf:"varint,16,opt,name=judged_at,json=judgedAt,proto3" json:"judged_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -253,6 +257,13 @@ func (x *Header) GetSubject() []byte {
 func (x *Header) GetDueAt() int64 {
 	if x != nil {
 		return x.DueAt
+	}
+	return 0
+}
+
+func (x *Header) GetJudgedAt() int64 {
+	if x != nil {
+		return x.JudgedAt
 	}
 	return 0
 }
@@ -569,7 +580,7 @@ var File_apiary_common_v1_event_proto protoreflect.FileDescriptor
 
 const file_apiary_common_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x1capiary/common/v1/event.proto\x12\x10apiary.common.v1\"\xcb\x03\n" +
+	"\x1capiary/common/v1/event.proto\x12\x10apiary.common.v1\"\xe8\x03\n" +
 	"\x06Header\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x16\n" +
 	"\x06pubkey\x18\x02 \x01(\fR\x06pubkey\x12\x1d\n" +
@@ -589,7 +600,8 @@ const file_apiary_common_v1_event_proto_rawDesc = "" +
 	"\vtraceparent\x18\f \x01(\tR\vtraceparent\x12\x19\n" +
 	"\bbegun_at\x18\r \x01(\x03R\abegunAt\x12\x18\n" +
 	"\asubject\x18\x0e \x01(\fR\asubject\x12\x15\n" +
-	"\x06due_at\x18\x0f \x01(\x03R\x05dueAt\"N\n" +
+	"\x06due_at\x18\x0f \x01(\x03R\x05dueAt\x12\x1b\n" +
+	"\tjudged_at\x18\x10 \x01(\x03R\bjudgedAt\"N\n" +
 	"\bEnvelope\x120\n" +
 	"\x06header\x18\x01 \x01(\v2\x18.apiary.common.v1.HeaderR\x06header\x12\x10\n" +
 	"\x03raw\x18\x02 \x01(\fR\x03raw\"%\n" +

@@ -1115,8 +1115,11 @@ type CheckAccessRequest struct {
 	MinCommunityAclVersion uint64 `protobuf:"varint,4,opt,name=min_community_acl_version,json=minCommunityAclVersion,proto3" json:"min_community_acl_version,omitempty"`
 	// min_channel_acl_version is the least channel version the answer must come from.
 	MinChannelAclVersion uint64 `protobuf:"varint,5,opt,name=min_channel_acl_version,json=minChannelAclVersion,proto3" json:"min_channel_acl_version,omitempty"`
-	unknownFields        protoimpl.UnknownFields
-	sizeCache            protoimpl.SizeCache
+	// min_time is the least time the answer must hold at, in microseconds since the Unix epoch by the database's clock
+	// (Header.judged_at); 0 for any.
+	MinTime       int64 `protobuf:"varint,6,opt,name=min_time,json=minTime,proto3" json:"min_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CheckAccessRequest) Reset() {
@@ -1184,6 +1187,13 @@ func (x *CheckAccessRequest) GetMinChannelAclVersion() uint64 {
 	return 0
 }
 
+func (x *CheckAccessRequest) GetMinTime() int64 {
+	if x != nil {
+		return x.MinTime
+	}
+	return 0
+}
+
 // CheckAccessResponse is the answer.
 type CheckAccessResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1202,7 +1212,11 @@ type CheckAccessResponse struct {
 	// agents are those keys of the request that are agents (NIP-OA), only when the global topic is asked about.
 	Agents []*Agent `protobuf:"bytes,6,rep,name=agents,proto3" json:"agents,omitempty"`
 	// gone is true when there is no such community, or it is archived: it is served to nobody.
-	Gone          bool `protobuf:"varint,7,opt,name=gone,proto3" json:"gone,omitempty"`
+	Gone bool `protobuf:"varint,7,opt,name=gone,proto3" json:"gone,omitempty"`
+	// until tells for each key of the request, in order, how long the answer about it holds by itself, while the versions
+	// stay: to before this time, in microseconds since the Unix epoch by the database's clock; 0 for as long as they stay. Then
+	// something ends that counts for the key, such as an attestation (NIP-OA) or a ban.
+	Until         []int64 `protobuf:"varint,8,rep,packed,name=until,proto3" json:"until,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1284,6 +1298,13 @@ func (x *CheckAccessResponse) GetGone() bool {
 		return x.Gone
 	}
 	return false
+}
+
+func (x *CheckAccessResponse) GetUntil() []int64 {
+	if x != nil {
+		return x.Until
+	}
+	return nil
 }
 
 // Agent says whose agent a key is.
@@ -1582,13 +1603,14 @@ const file_apiary_search_v1_search_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
 	"\x04host\x18\x03 \x01(\tR\x04host\"-\n" +
 	"\x13ResolveNameResponse\x12\x16\n" +
-	"\x06pubkey\x18\x01 \x01(\fR\x06pubkey\"\xd8\x01\n" +
+	"\x06pubkey\x18\x01 \x01(\fR\x06pubkey\"\xf3\x01\n" +
 	"\x12CheckAccessRequest\x12\x1c\n" +
 	"\tcommunity\x18\x01 \x01(\x03R\tcommunity\x12\x18\n" +
 	"\achannel\x18\x02 \x01(\tR\achannel\x12\x18\n" +
 	"\apubkeys\x18\x03 \x03(\fR\apubkeys\x129\n" +
 	"\x19min_community_acl_version\x18\x04 \x01(\x04R\x16minCommunityAclVersion\x125\n" +
-	"\x17min_channel_acl_version\x18\x05 \x01(\x04R\x14minChannelAclVersion\"\x8e\x02\n" +
+	"\x17min_channel_acl_version\x18\x05 \x01(\x04R\x14minChannelAclVersion\x12\x19\n" +
+	"\bmin_time\x18\x06 \x01(\x03R\aminTime\"\xa4\x02\n" +
 	"\x13CheckAccessResponse\x12\x18\n" +
 	"\aallowed\x18\x01 \x03(\bR\aallowed\x122\n" +
 	"\x15community_acl_version\x18\x02 \x01(\x04R\x13communityAclVersion\x12.\n" +
@@ -1596,7 +1618,8 @@ const file_apiary_search_v1_search_proto_rawDesc = "" +
 	"\tmoderator\x18\x04 \x03(\bR\tmoderator\x12\x16\n" +
 	"\x06banned\x18\x05 \x03(\fR\x06banned\x12/\n" +
 	"\x06agents\x18\x06 \x03(\v2\x17.apiary.search.v1.AgentR\x06agents\x12\x12\n" +
-	"\x04gone\x18\a \x01(\bR\x04gone\"5\n" +
+	"\x04gone\x18\a \x01(\bR\x04gone\x12\x14\n" +
+	"\x05until\x18\b \x03(\x03R\x05until\"5\n" +
 	"\x05Agent\x12\x16\n" +
 	"\x06pubkey\x18\x01 \x01(\fR\x06pubkey\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\fR\x05owner\"\x81\x01\n" +
