@@ -232,3 +232,19 @@ func TestGuessesOfAnAddress(t *testing.T) {
 		return post(next) == http.StatusTooManyRequests
 	}, patience, time.Millisecond, "one is granted anew each second")
 }
+
+// To accept the join policy takes no signature, so who does it again and again is known by its address.
+func TestAcceptancesOfAnAddress(t *testing.T) {
+	w := newWorld(t)
+	post := func() int {
+		status, _, _ := w.requestBody(http.MethodPost, closedHost, "/api/invites/accept-policy", nil, `{"code":"x","policy_version":"1"}`)
+		return status
+	}
+	for range 60 {
+		require.NotEqual(t, http.StatusTooManyRequests, post())
+	}
+	require.Eventually(t, func() bool { return post() == http.StatusTooManyRequests }, patience, time.Millisecond, "one is granted anew each second")
+	status, _, body := w.request(http.MethodGet, closedHost, "/api/invites/accept-policy", nil)
+	require.Equal(t, http.StatusMethodNotAllowed, status)
+	require.JSONEq(t, `{"error":"method not allowed"}`, body)
+}

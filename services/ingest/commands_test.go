@@ -111,3 +111,62 @@ func TestInviteRefusals(t *testing.T) {
 	}
 	require.Zero(t, h.count(`SELECT count(*) FROM ingest.events`))
 }
+
+// What has to be accepted by whoever joins is the same on each replica, and so are its receipts.
+func TestJoinPolicy(t *testing.T) {
+	h := newHarness(t)
+	asks := func(o *options) {
+		withKey(o)
+		o.cfg.JoinTerms, o.cfg.JoinAgeAttestation = "# Terms", true
+	}
+	one, two := h.start("one", asks), h.start("two", asks)
+	community := h.community(one, "team.example", closed)
+	owner, carol := nostrtest.PubKey("owner"), nostrtest.PubKey("carol")
+	invite, err := one.invites.MintInvite(t.Context(), &ingestv1.MintInviteRequest{Community: community, Actor: owner[:]})
+	require.NoError(t, err)
+	got, err := two.invites.GetJoinPolicy(t.Context(), &ingestv1.GetJoinPolicyRequest{})
+	require.NoError(t, err)
+	require.Equal(t, "# Terms", got.GetPolicy().GetTermsMarkdown())
+	require.Empty(t, got.GetPolicy().GetPrivacyMarkdown())
+	require.True(t, got.GetPolicy().GetAgeAttestationRequired())
+	accept := func(code, version string, age bool) (string, error) {
+		resp, err := one.invites.AcceptJoinPolicy(t.Context(), &ingestv1.AcceptJoinPolicyRequest{
+			Community: community, Code: code, Version: version, AgeConfirmed: age,
+		})
+		return resp.GetReceipt(), err
+	}
+	for _, c := range []struct {
+		code, version string
+		age           bool
+	}{
+		{invite.GetCode(), got.GetPolicy().GetVersion(), false},
+		{invite.GetCode(), "", true},
+		{"", got.GetPolicy().GetVersion(), true},
+		{string(make([]byte, 257)), got.GetPolicy().GetVersion(), true},
+	} {
+		_, err := accept(c.code, c.version, c.age)
+		require.Equal(t, codes.InvalidArgument, status.Code(err))
+	}
+	_, err = accept("whether good or not is not told", got.GetPolicy().GetVersion(), true)
+	require.NoError(t, err)
+	receipt, err := accept(invite.GetCode(), got.GetPolicy().GetVersion(), true)
+	require.NoError(t, err)
+	for _, c := range []struct {
+		receipt string
+		want    ingestv1.ClaimOutcome
+	}{
+		{"", ingestv1.ClaimOutcome_CLAIM_OUTCOME_POLICY_REQUIRED}, {receipt, ingestv1.ClaimOutcome_CLAIM_OUTCOME_JOINED},
+	} {
+		resp, err := two.invites.ClaimInvite(t.Context(), &ingestv1.ClaimInviteRequest{
+			Community: community, Pubkey: carol[:], Code: invite.GetCode(), PolicyReceipt: c.receipt,
+		})
+		require.NoError(t, err)
+		require.Equal(t, c.want, resp.GetOutcome())
+	}
+	none := h.start("without")
+	got, err = none.invites.GetJoinPolicy(t.Context(), &ingestv1.GetJoinPolicyRequest{})
+	require.NoError(t, err)
+	require.Nil(t, got.GetPolicy())
+	_, err = none.invites.AcceptJoinPolicy(t.Context(), &ingestv1.AcceptJoinPolicyRequest{Community: community, Code: "x"})
+	require.Equal(t, codes.NotFound, status.Code(err))
+}

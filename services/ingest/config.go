@@ -6,10 +6,12 @@ import (
 	"runtime"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/apiary-relay/apiary/pkg/config"
 	"github.com/apiary-relay/apiary/pkg/nostr"
 	"github.com/apiary-relay/apiary/pkg/rpc"
+	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
 )
 
 // Config is what an operator decides about ingest.
@@ -47,6 +49,10 @@ type Config struct {
 	ConversationsPerCommunity int `help:"Conversations (direct messages) that a community may have; 0 is no limit." default:"100000"`
 
 	MaxCommunitiesPerOwner int `help:"Communities that one key can own, archived ones included; 0 is no limit. The same in every replica." default:"100"`
+
+	JoinTerms          string `help:"Terms of use, in Markdown, that whoever joins with an invite has to accept first; the same in every replica, as the next two. Needs relay-key." placeholder:"MARKDOWN"`
+	JoinPrivacy        string `help:"Privacy policy, in Markdown, likewise." placeholder:"MARKDOWN"`
+	JoinAgeAttestation bool   `help:"Whoever joins with an invite has to confirm that they are old enough; likewise."`
 
 	PresenceTTL      time.Duration `name:"presence-ttl" help:"How long a user is present after the gateway that has the connection was heard of last; the same in every replica." default:"3m"`
 	PresenceMaxBytes int64         `help:"Most bytes that the bucket of presence keeps in memory; what does not fit is not recorded." default:"67108864"`
@@ -94,6 +100,9 @@ func (c *Config) Validate() error {
 	check(c.OutboxAge > 0, "outbox-age must be positive")
 	check(c.OutboxInterval > 0, "outbox-interval must be positive")
 	check(c.MaxCommunitiesPerOwner >= 0, "max-communities-per-owner must not be negative")
+	check(!c.asksToJoin() || c.RelayKey.IsSet(), "join-terms, join-privacy and join-age-attestation need relay-key")
+	check(isJoinText(c.JoinTerms), "join-terms must be text of at most %d bytes", policy.MaxJoinText)
+	check(isJoinText(c.JoinPrivacy), "join-privacy must be text of at most %d bytes", policy.MaxJoinText)
 	check(c.ChannelsPerMember >= 0, "channels-per-member must not be negative")
 	check(c.ChannelsPerCommunity >= 0, "channels-per-community must not be negative")
 	check(c.ConversationsPerMember >= 0, "conversations-per-member must not be negative")
@@ -105,6 +114,20 @@ func (c *Config) Validate() error {
 	check(c.EventsMaxBytes > 0, "events-max-bytes must be positive")
 	check(c.EphemeralMaxBytes > 0, "ephemeral-max-bytes must be positive")
 	return errors.Join(errs...)
+}
+
+func (c *Config) asksToJoin() bool {
+	return c.JoinTerms != "" || c.JoinPrivacy != "" || c.JoinAgeAttestation
+}
+
+func isJoinText(text string) bool { return len(text) <= policy.MaxJoinText && utf8.ValidString(text) }
+
+// joinPolicy returns what whoever joins has to accept, nil for nothing. key is the relay's.
+func (c *Config) joinPolicy(key *nostr.SecretKey) *policy.JoinPolicy {
+	if !c.asksToJoin() || key == nil {
+		return nil
+	}
+	return policy.NewJoinPolicy(c.JoinTerms, c.JoinPrivacy, c.JoinAgeAttestation, []byte(key.Hex()))
 }
 
 // relayKey returns the key that the relay signs with, nil without one.

@@ -137,8 +137,9 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("configure ingest: %w", err)
 	}
+	joins := cfg.joinPolicy(key)
 	s.store = store.New(deps.DB, cfg.Partitions, store.WithKey(key), store.WithMessageBytes(s.messageBytes),
-		store.WithMaxOwned(cfg.MaxCommunitiesPerOwner), store.WithMost(
+		store.WithMaxOwned(cfg.MaxCommunitiesPerOwner), store.WithJoinPolicy(joins), store.WithMost(
 			policy.Most{Member: cfg.ChannelsPerMember, Community: cfg.ChannelsPerCommunity},
 			policy.Most{Member: cfg.ConversationsPerMember, Community: cfg.ConversationsPerCommunity}),
 		store.WithRevoked(func(ctx context.Context, r store.Revocation) { _ = s.announce(ctx, r) }), // it has logged
@@ -165,7 +166,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		}))
 		ingestv1.RegisterPresenceServiceServer(r, s.presence)
 		ingestv1.RegisterModerationServiceServer(r, moderation.New(s.store, s.now))
-		ingestv1.RegisterInviteServiceServer(r, invites.New(s.store))
+		ingestv1.RegisterInviteServiceServer(r, invites.New(s.store, joins))
 		ingestv1.RegisterAgentServiceServer(r, agents.New(s.store, cfg.AgentsPerOwner))
 		ingestv1.RegisterOverlayServiceServer(r, overlay.New(key, deps.Now))
 	})

@@ -31,7 +31,8 @@ type Cluster struct {
 	tracers  trace.TracerProvider
 	spans    *tracetest.InMemoryExporter
 
-	nodes []*node // in order of start; fixed after the start
+	joinTerms string
+	nodes     []*node // in order of start; fixed after the start
 	// dialDirectory connects to ingest.
 	dialDirectory func() (*grpc.ClientConn, error)
 }
@@ -40,6 +41,7 @@ type Cluster struct {
 type options struct {
 	gateways, ingests, fanouts, searches int
 	traced, paired                       bool
+	joinTerms                            string
 }
 
 // Option changes what New builds.
@@ -62,6 +64,9 @@ func Paired() Option { return func(o *options) { o.paired = true } }
 
 // Traced samples every event's trace; see Traces.
 func Traced() Option { return func(o *options) { o.traced = true } }
+
+// JoinTerms has whoever joins with an invite accept terms first, and confirm their age.
+func JoinTerms(markdown string) Option { return func(o *options) { o.joinTerms = markdown } }
 
 // New starts a split cluster, of one node of each service unless options say otherwise. Nodes are called
 // gateway-1, gateway-2, ingest-1 and so on.
@@ -94,10 +99,14 @@ func New(tb testing.TB, opts ...Option) *Cluster {
 	return c
 }
 
-// AllInOne starts the all-in-one as the only node, called apiary.
-func AllInOne(tb testing.TB) *Cluster {
+// AllInOne starts the all-in-one as the only node, called apiary. Of the options it takes JoinTerms.
+func AllInOne(tb testing.TB, opts ...Option) *Cluster {
 	tb.Helper()
-	c := empty(tb, options{})
+	var o options
+	for _, opt := range opts {
+		opt(&o)
+	}
+	c := empty(tb, options{joinTerms: o.joinTerms})
 	c.add("apiary", c.allInOne())
 	c.start(tb)
 	return c
@@ -108,7 +117,7 @@ func empty(tb testing.TB, o options) *Cluster {
 	tb.Helper()
 	c := &Cluster{
 		nats: bustest.New(tb), database: pgtest.URL(tb), memory: rpc.NewMemory(),
-		logs: tb.Output(), tracers: tracenoop.NewTracerProvider(),
+		logs: tb.Output(), tracers: tracenoop.NewTracerProvider(), joinTerms: o.joinTerms,
 	}
 	if o.traced {
 		c.trace(tb)

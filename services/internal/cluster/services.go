@@ -41,7 +41,7 @@ const (
 
 // settings are the defaults, with timers that suit a test: what waits for a dead process waits less, what a
 // busy machine may be late for waits longer.
-func settings(address string) apiary.Config {
+func (c *Cluster) settings(address string) apiary.Config {
 	cfg := apiary.DefaultConfig()
 	cfg.Gateway.Listen = "127.0.0.1:0"
 	if address != "" {
@@ -52,6 +52,7 @@ func settings(address string) apiary.Config {
 	cfg.Gateway.Self = nostrtest.PubKey(RelayKey).String()
 	cfg.Gateway.OperatorHosts = []string{OperatorHost}
 	cfg.Gateway.OperatorKeys = []string{nostrtest.PubKey(OperatorKey).String()}
+	cfg.Ingest.JoinTerms, cfg.Ingest.JoinAgeAttestation = c.joinTerms, c.joinTerms != ""
 	cfg.Ingest.PresenceTTL = presenceTTL
 	cfg.Ingest.OutboxAge = time.Second
 	cfg.Ingest.OutboxInterval = 250 * time.Millisecond
@@ -128,7 +129,7 @@ func (c *Cluster) search(name string) builder {
 		if err != nil {
 			return p, err
 		}
-		service, err := search.New(settings("").Search, search.Deps{DB: db, Bus: b, Log: c.log(name)})
+		service, err := search.New(c.settings("").Search, search.Deps{DB: db, Bus: b, Log: c.log(name)})
 		if err != nil {
 			return p, err
 		}
@@ -147,7 +148,7 @@ func (c *Cluster) ingest(name string) builder {
 		if err != nil {
 			return p, err
 		}
-		service, err := ingest.New(settings("").Ingest, ingest.Deps{ //nolint:contextcheck // the service gets its context in Run
+		service, err := ingest.New(c.settings("").Ingest, ingest.Deps{ //nolint:contextcheck // the service gets its context in Run
 			RPC: c.rpcDeps(name), MemoryName: name, DB: db, Bus: b,
 			Log: c.log(name), Meter: c.meter(), Tracer: c.tracers.Tracer("ingest"),
 		})
@@ -169,7 +170,7 @@ func (c *Cluster) fanout(name string, searches []string) builder {
 		if err != nil {
 			return p, err
 		}
-		service, err := fanout.New(settings("").Fanout, fanout.Deps{
+		service, err := fanout.New(c.settings("").Fanout, fanout.Deps{
 			Bus: b, Search: fanout.NewSearch(peers), Log: c.log(name), Tracer: c.tracers.Tracer("fanout"),
 		})
 		if err != nil {
@@ -197,7 +198,7 @@ func (c *Cluster) gateway(ingests, fanouts, searches []string) builder {
 			}
 			*of.peers = peers
 		}
-		service, err := gateway.New(settings(address).Gateway, deps)
+		service, err := gateway.New(c.settings(address).Gateway, deps)
 		if err != nil {
 			return p, err
 		}
@@ -219,7 +220,7 @@ func (c *Cluster) allInOne() builder {
 		if deps.Bus, err = c.bus(ctx, &p, "apiary"); err != nil {
 			return p, err
 		}
-		service, err := apiary.New(settings(address), deps)
+		service, err := apiary.New(c.settings(address), deps)
 		if err != nil {
 			return p, err
 		}

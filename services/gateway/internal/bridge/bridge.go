@@ -82,6 +82,7 @@ type Bridge struct {
 	Deps
 	readers chan struct{} // a place for each body that is being read
 	slots   chan struct{} // a place for each call in hand
+	joins   joinPolicies
 }
 
 // New returns a bridge.
@@ -89,6 +90,7 @@ func New(cfg Config, deps Deps) *Bridge {
 	return &Bridge{
 		cfg: cfg, Deps: deps,
 		readers: make(chan struct{}, readersPerCall*cfg.Calls), slots: make(chan struct{}, cfg.Calls),
+		joins: joinPolicies{asking: make(chan struct{}, 1)},
 	}
 }
 

@@ -59,18 +59,21 @@ func (b *Bridge) MintInvite(w http.ResponseWriter, r *http.Request, c session.Co
 	})
 }
 
-// ClaimInvite answers a POST of {"code"} by whoever has a key: {"status", "community_id", "host", "role"}, where
+// ClaimInvite answers a POST of {"code", "policy_receipt"?} by whoever has a key: {"status", "community_id", "host", "role"}, where
 // status is joined or already_member.
 func (b *Bridge) ClaimInvite(w http.ResponseWriter, r *http.Request, c session.Community) {
 	anybody := func(_ context.Context, call *call) error { return b.Sessions.Claim(call.key, call.client) }
 	b.serveIf(w, r, c, maxInviteBody, anybody, func(ctx context.Context, call call) ([]byte, error) {
 		var claim struct {
-			Code string `json:"code"`
+			Code    string `json:"code"`
+			Receipt string `json:"policy_receipt"`
 		}
 		if err := json.Unmarshal(call.body, &claim); err != nil {
 			return nil, fault.Wrap(fault.Invalid, "the body must be an object with a code", err)
 		}
-		resp, err := b.Invites.ClaimInvite(ctx, &ingestv1.ClaimInviteRequest{Community: c.ID, Pubkey: call.key[:], Code: claim.Code})
+		resp, err := b.Invites.ClaimInvite(ctx, &ingestv1.ClaimInviteRequest{
+			Community: c.ID, Pubkey: call.key[:], Code: claim.Code, PolicyReceipt: claim.Receipt,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -83,6 +86,8 @@ func (b *Bridge) ClaimInvite(w http.ResponseWriter, r *http.Request, c session.C
 			return nil, fault.New(fault.Restricted, "invite_expired")
 		case ingestv1.ClaimOutcome_CLAIM_OUTCOME_USED_UP:
 			return nil, fault.New(fault.Restricted, "invite_exhausted")
+		case ingestv1.ClaimOutcome_CLAIM_OUTCOME_POLICY_REQUIRED:
+			return nil, fault.New(fault.Restricted, "join_policy_required")
 		default:
 			return nil, fault.New(fault.Restricted, "invite_invalid")
 		}

@@ -137,6 +137,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.call(w, r, c, h.bridge.MintInvite)
 	case "/api/invites/claim":
 		h.call(w, r, c, h.bridge.ClaimInvite)
+	case "/api/invites/accept-policy":
+		h.call(w, r, c, h.bridge.AcceptPolicy)
+	case "/api/join-policy":
+		h.open(w, r, h.bridge.JoinPolicy)
+	case "/terms":
+		h.open(w, r, h.bridge.Terms)
+	case "/privacy":
+		h.open(w, r, h.bridge.Privacy)
 	default:
 		if code, ok := strings.CutPrefix(r.URL.Path, "/invite/"); ok && isCode(code) {
 			h.invitation(w, r, c, code)
@@ -211,6 +219,14 @@ func (h *Handler) read(
 	w http.ResponseWriter, r *http.Request, c *Community, do func(http.ResponseWriter, *http.Request, session.Community),
 ) {
 	signed(w, r, c, http.MethodGet, do)
+}
+
+// open serves a URL that anybody may read.
+func (h *Handler) open(w http.ResponseWriter, r *http.Request, do func(http.ResponseWriter, *http.Request)) {
+	cors(w.Header())
+	if getOnly(w, r) {
+		do(w, r)
+	}
 }
 
 // signed serves the URL of a call with a method.

@@ -29,7 +29,7 @@ func (s *Session) event(f *wire.Frame, start time.Time) {
 	}
 	if joined != nil {
 		if !s.srv.attempts.allow(nostr.PubKey(p.GetPubkeys()[0])) || !s.client.Claim(start) {
-			s.answer(f.EventID, fault.RateLimited, tooManyAttempts, start)
+			s.answer(f.EventID, fault.RateLimited, TooManyAttempts, start)
 			return
 		}
 	}

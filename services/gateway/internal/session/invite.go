@@ -20,10 +20,12 @@ import (
 	"github.com/apiary-relay/apiary/services/gateway/internal/hub"
 )
 
-// Invites makes and takes invite codes (NIP-43); the generated client of ingest has it.
+// Invites makes and takes invite codes (NIP-43), and knows what whoever shows one has to accept; the generated client of ingest has it.
 type Invites interface {
 	MintInvite(ctx context.Context, in *ingestv1.MintInviteRequest, opts ...grpc.CallOption) (*ingestv1.MintInviteResponse, error)
 	ClaimInvite(ctx context.Context, in *ingestv1.ClaimInviteRequest, opts ...grpc.CallOption) (*ingestv1.ClaimInviteResponse, error)
+	GetJoinPolicy(ctx context.Context, in *ingestv1.GetJoinPolicyRequest, opts ...grpc.CallOption) (*ingestv1.GetJoinPolicyResponse, error)
+	AcceptJoinPolicy(ctx context.Context, in *ingestv1.AcceptJoinPolicyRequest, opts ...grpc.CallOption) (*ingestv1.AcceptJoinPolicyResponse, error)
 }
 
 // What one key may try in a minute at one gateway: to join with a code, or to have one made.
@@ -32,7 +34,8 @@ const (
 	maxAttemptKeys    = 64 << 10
 )
 
-const tooManyAttempts = "too many attempts with invites, try again in a minute"
+// TooManyAttempts answers who tries too often to join with a code, or to have one made.
+const TooManyAttempts = "too many attempts with invites, try again in a minute"
 
 // attempts bounds how often keys try codes.
 type attempts struct{ keys *limit.Keyed[nostr.PubKey] }
@@ -49,7 +52,7 @@ func (a *attempts) allow(key nostr.PubKey) bool {
 // Claim reports whether a key may try to join now with an invite code, from a client's address, as a fault if not.
 func (srv *Server) Claim(key nostr.PubKey, client *admit.Client) error {
 	if !client.Claim(time.Now()) {
-		return fault.New(fault.RateLimited, tooManyAttempts)
+		return fault.New(fault.RateLimited, TooManyAttempts)
 	}
 	return srv.Attempt(key)
 }
@@ -57,7 +60,7 @@ func (srv *Server) Claim(key nostr.PubKey, client *admit.Client) error {
 // Attempt reports whether a key may try something with an invite code now, as a fault if not.
 func (srv *Server) Attempt(key nostr.PubKey) error {
 	if !srv.attempts.allow(key) {
-		return fault.New(fault.RateLimited, tooManyAttempts)
+		return fault.New(fault.RateLimited, TooManyAttempts)
 	}
 	return nil
 }

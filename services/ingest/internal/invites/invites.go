@@ -32,17 +32,18 @@ const (
 // Store is what invites are kept in; *store.Store does.
 type Store interface {
 	MintInvite(ctx context.Context, community int64, actor nostr.PubKey, life time.Duration, uses int) (store.Invite, error)
-	ClaimInvite(ctx context.Context, community int64, pubkey nostr.PubKey, code string) (policy.Role, error)
+	ClaimInvite(ctx context.Context, c store.Claim) (policy.Role, error)
 }
 
 // Service implements ingestv1.InviteServiceServer.
 type Service struct {
 	ingestv1.UnimplementedInviteServiceServer
 	store Store
+	joins *policy.JoinPolicy
 }
 
-// New returns a service on the store.
-func New(s Store) *Service { return &Service{store: s} }
+// New returns a service on the store. joins is what whoever joins has to accept, nil for nothing; the store asks for it.
+func New(s Store, joins *policy.JoinPolicy) *Service { return &Service{store: s, joins: joins} }
 
 // MintInvite makes a code.
 func (s *Service) MintInvite(ctx context.Context, req *ingestv1.MintInviteRequest) (*ingestv1.MintInviteResponse, error) {
@@ -80,7 +81,9 @@ func (s *Service) ClaimInvite(ctx context.Context, req *ingestv1.ClaimInviteRequ
 	if len(req.GetCode()) > maxCode {
 		return &ingestv1.ClaimInviteResponse{Outcome: ingestv1.ClaimOutcome_CLAIM_OUTCOME_INVALID}, nil
 	}
-	role, err := s.store.ClaimInvite(ctx, req.GetCommunity(), pubkey, req.GetCode())
+	role, err := s.store.ClaimInvite(ctx, store.Claim{
+		Community: req.GetCommunity(), PubKey: pubkey, Code: req.GetCode(), Receipt: req.GetPolicyReceipt(),
+	})
 	resp := &ingestv1.ClaimInviteResponse{Role: string(role)}
 	switch {
 	case err == nil:
@@ -93,10 +96,38 @@ func (s *Service) ClaimInvite(ctx context.Context, req *ingestv1.ClaimInviteRequ
 		resp.Outcome = ingestv1.ClaimOutcome_CLAIM_OUTCOME_EXPIRED
 	case errors.Is(err, store.ErrInviteUsedUp):
 		resp.Outcome = ingestv1.ClaimOutcome_CLAIM_OUTCOME_USED_UP
+	case errors.Is(err, store.ErrPolicyRequired):
+		resp.Outcome = ingestv1.ClaimOutcome_CLAIM_OUTCOME_POLICY_REQUIRED
 	default:
 		return nil, failed(err)
 	}
 	return resp, nil
+}
+
+// GetJoinPolicy returns what whoever joins has to accept.
+func (s *Service) GetJoinPolicy(context.Context, *ingestv1.GetJoinPolicyRequest) (*ingestv1.GetJoinPolicyResponse, error) {
+	if s.joins == nil {
+		return &ingestv1.GetJoinPolicyResponse{}, nil
+	}
+	return &ingestv1.GetJoinPolicyResponse{Policy: &ingestv1.JoinPolicy{
+		TermsMarkdown: s.joins.Terms, PrivacyMarkdown: s.joins.Privacy, AgeAttestationRequired: s.joins.Age, Version: s.joins.Version(),
+	}}, nil
+}
+
+// AcceptJoinPolicy returns a receipt. It does not look at the code: whoever asks has shown no key, and could find out by
+// asking which codes are good.
+func (s *Service) AcceptJoinPolicy(_ context.Context, req *ingestv1.AcceptJoinPolicyRequest) (*ingestv1.AcceptJoinPolicyResponse, error) {
+	switch {
+	case s.joins == nil:
+		return nil, fault.New(fault.NotFound, "join_policy_not_configured")
+	case req.GetCode() == "" || len(req.GetCode()) > maxCode:
+		return nil, fault.New(fault.Invalid, fmt.Sprintf("code must have 1 to %d bytes", maxCode))
+	}
+	receipt, ok := s.joins.Accept(req.GetCommunity(), req.GetCode(), req.GetVersion(), req.GetAgeConfirmed())
+	if !ok {
+		return nil, fault.New(fault.Invalid, "join_policy_not_accepted")
+	}
+	return &ingestv1.AcceptJoinPolicyResponse{Receipt: receipt}, nil
 }
 
 // failed gives an error of the store its reason.

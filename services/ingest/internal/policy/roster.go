@@ -44,8 +44,8 @@ type (
 	}
 	// JoinRelay is kind 28934.
 	JoinRelay struct {
-		// Claim is the invite code, as it was sent.
-		Claim string
+		// Claim is the invite code, as it was sent, and Receipt that of the JoinPolicy, empty without one.
+		Claim, Receipt string
 	}
 	// LeaveRelay is kind 28936.
 	LeaveRelay struct{}
@@ -134,7 +134,8 @@ func isIcon(icon string) bool {
 
 func parseJoinRelay(c *Candidate) (any, Verdict) {
 	claim, _ := c.Event.Tags.First("claim")
-	return &JoinRelay{claim}, Verdict{}
+	receipt, _ := c.Event.Tags.First("policy_receipt")
+	return &JoinRelay{claim, receipt}, Verdict{}
 }
 
 func parseLeaveRelay(c *Candidate) (any, Verdict) {

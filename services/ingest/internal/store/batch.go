@@ -46,6 +46,7 @@ type transaction struct {
 	eraseBytes int64
 	most       func() int
 	counts     counts
+	joins      *policy.JoinPolicy
 	key        *nostr.SecretKey // of the relay, nil without one
 	entries    []*entry         // the batch, then what the relay signs because of it
 	state      policy.State
@@ -101,7 +102,7 @@ func (s *Store) Commit(ctx context.Context, batch []*policy.Candidate) (Result, 
 }
 
 func (s *Store) newTransaction(batch []*policy.Candidate) *transaction {
-	t := &transaction{partitions: s.partitions, eraseBytes: s.eraseBytes, most: s.most, key: s.key, counts: s.counts, entries: make([]*entry, len(batch))}
+	t := &transaction{partitions: s.partitions, eraseBytes: s.eraseBytes, most: s.most, key: s.key, counts: s.counts, joins: s.joins, entries: make([]*entry, len(batch))}
 	for i, c := range batch {
 		t.entries[i] = &entry{Candidate: c}
 	}

@@ -222,7 +222,7 @@ func TestInvites(t *testing.T) {
 		require.ErrorIs(t, err, ErrNotModerator)
 	}
 	claim := func(community int64, name, code string) (policy.Role, error) {
-		return f.ClaimInvite(t.Context(), community, nostrtest.PubKey(name), code)
+		return f.ClaimInvite(t.Context(), Claim{Community: community, PubKey: nostrtest.PubKey(name), Code: code})
 	}
 	invite := mint(time.Hour, 1)
 	require.NoError(t, invite.Event.Verify())
@@ -274,7 +274,7 @@ func TestInvitesAreExactUnderConcurrency(t *testing.T) {
 					return
 				}
 				v = result.Verdicts[0]
-			} else if _, err := f.ClaimInvite(t.Context(), f.community, c.Event.PubKey, invite.Code); err == nil {
+			} else if _, err := f.ClaimInvite(t.Context(), Claim{Community: f.community, PubKey: c.Event.PubKey, Code: invite.Code}); err == nil {
 				v = policy.Welcome
 			} else {
 				v = policy.InviteUsedUp

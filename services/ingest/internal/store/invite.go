@@ -66,6 +66,8 @@ var (
 	ErrInviteUsedUp = errors.New("invite is used up")
 	// ErrAlreadyMember says that the key is a member without the code.
 	ErrAlreadyMember = errors.New("key is a member already")
+	// ErrPolicyRequired says that the code is good, and the policy was not accepted that has to be.
+	ErrPolicyRequired = errors.New("the join policy has to be accepted")
 	// ErrTooManyInvites says that MaxInvites are open.
 	ErrTooManyInvites = errors.New("too many open invites")
 	// ErrBanned says that the key is banned from the community.
@@ -128,16 +130,25 @@ func (s *Store) MintInvite(ctx context.Context, community int64, actor nostr.Pub
 	return invite, nil
 }
 
+// Claim is what somebody shows to become a member.
+type Claim struct {
+	// Community is the tenant, PubKey who would join it.
+	Community int64
+	PubKey    nostr.PubKey
+	// Code is the invite code, Receipt that of the join policy, empty without one.
+	Code, Receipt string
+}
+
 // ClaimInvite makes a key a member by an invite code and returns its role. The errors are ErrInviteInvalid,
-// ErrInviteExpired, ErrInviteUsedUp, ErrBanned, and ErrAlreadyMember with the role that the member has.
+// ErrInviteExpired, ErrInviteUsedUp, ErrPolicyRequired, ErrBanned, and ErrAlreadyMember with the role that the member has.
 //
 // Anybody may ask, so the community waits for those only whose code is good: the claim is judged without any lock, and if
 // it would be granted once more under it.
-func (s *Store) ClaimInvite(ctx context.Context, community int64, pubkey nostr.PubKey, code string) (policy.Role, error) {
-	role, err := s.judgeClaim(ctx, community, pubkey, code)
+func (s *Store) ClaimInvite(ctx context.Context, c Claim) (policy.Role, error) {
+	role, err := s.judgeClaim(ctx, c)
 	if err == nil {
-		_, err = s.changeCommunity(ctx, community, func(x *change) (err error) {
-			role, err = x.claimInvite(ctx, pubkey, code)
+		_, err = s.changeCommunity(ctx, c.Community, func(x *change) (err error) {
+			role, err = x.claimInvite(ctx, c)
 			return err
 		})
 	}
@@ -148,12 +159,12 @@ func (s *Store) ClaimInvite(ctx context.Context, community int64, pubkey nostr.P
 }
 
 // judgeClaim is the function judgeClaim on a connection of those that changes may use.
-func (s *Store) judgeClaim(ctx context.Context, community int64, pubkey nostr.PubKey, code string) (policy.Role, error) {
+func (s *Store) judgeClaim(ctx context.Context, c Claim) (policy.Role, error) {
 	if err := s.changes.Acquire(ctx, 1); err != nil {
 		return "", fmt.Errorf("wait for other changes: %w", err)
 	}
 	defer s.changes.Release(1)
-	return judgeClaim(ctx, s.pool, community, pubkey, code)
+	return judgeClaim(ctx, s.pool, s.joins, c)
 }
 
 // querier asks for one row: a pool or a connection.
@@ -162,10 +173,10 @@ type querier interface {
 }
 
 // judgeClaim returns the role that a key would get by a code. The errors are those of ClaimInvite.
-func judgeClaim(ctx context.Context, q querier, community int64, pubkey nostr.PubKey, code string) (policy.Role, error) {
+func judgeClaim(ctx context.Context, q querier, asks *policy.JoinPolicy, c Claim) (policy.Role, error) {
 	var banned, expired, usedUp bool
 	var has, gets policy.Role
-	err := q.QueryRow(ctx, sqlClaim, community, pubkey[:], hashCode(code)).Scan(&banned, &has, &gets, &expired, &usedUp)
+	err := q.QueryRow(ctx, sqlClaim, c.Community, c.PubKey[:], hashCode(c.Code)).Scan(&banned, &has, &gets, &expired, &usedUp)
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("look up invite: %w", err)
@@ -179,20 +190,22 @@ func judgeClaim(ctx context.Context, q querier, community int64, pubkey nostr.Pu
 		return "", ErrInviteExpired
 	case usedUp:
 		return "", ErrInviteUsedUp
+	case asks != nil && !asks.Holds(c.Community, c.Code, c.Receipt):
+		return "", ErrPolicyRequired
 	}
 	return gets, nil
 }
 
 // claimInvite is ClaimInvite under the lock.
-func (x *change) claimInvite(ctx context.Context, pubkey nostr.PubKey, code string) (policy.Role, error) {
-	role, err := judgeClaim(ctx, x.conn, x.community, pubkey, code)
+func (x *change) claimInvite(ctx context.Context, c Claim) (policy.Role, error) {
+	role, err := judgeClaim(ctx, x.conn, x.joins, c)
 	if err != nil {
 		return role, err
 	}
-	if _, err := x.conn.Exec(ctx, sqlUseInvite, x.community, hashCode(code)); err != nil {
+	if _, err := x.conn.Exec(ctx, sqlUseInvite, x.community, hashCode(c.Code)); err != nil {
 		return "", fmt.Errorf("use invite: %w", err)
 	}
-	return role, x.putMember(ctx, pubkey, role)
+	return role, x.putMember(ctx, c.PubKey, role)
 }
 
 // forgetInvitesOf deletes the codes of a key that may no longer invite: they must not come to life again with its rights.
@@ -222,7 +235,7 @@ func (t *transaction) doom(ctx context.Context, conn *pgx.Conn) error {
 		if !ok {
 			continue
 		}
-		_, err := judgeClaim(ctx, conn, e.Community, e.Event.PubKey, join.Claim)
+		_, err := judgeClaim(ctx, conn, t.joins, claimOf(e, join))
 		if e.doomed = err != nil && refusal(err) != (policy.Verdict{}); err != nil && !e.doomed {
 			return err
 		}
@@ -240,6 +253,8 @@ func refusal(err error) policy.Verdict {
 		return policy.InviteExpired
 	case errors.Is(err, ErrInviteUsedUp):
 		return policy.InviteUsedUp
+	case errors.Is(err, ErrPolicyRequired):
+		return policy.JoinPolicyRequired
 	case errors.Is(err, ErrAlreadyMember):
 		return policy.AlreadyMember
 	case errors.Is(err, ErrBanned):
@@ -248,16 +263,20 @@ func refusal(err error) policy.Verdict {
 	return policy.Verdict{}
 }
 
+func claimOf(e *entry, j *policy.JoinRelay) Claim {
+	return Claim{Community: e.Community, PubKey: e.Event.PubKey, Code: j.Claim, Receipt: j.Receipt}
+}
+
 // joinRelay makes the author of a request a member by the code that it names.
 func (x *change) joinRelay(ctx context.Context, e *entry, j *policy.JoinRelay) (policy.Verdict, error) {
 	var err error
 	if e.doomed {
 		// The community is not held exclusively, so nothing may change even if the code has become good meanwhile.
-		if _, err = judgeClaim(ctx, x.conn, x.community, e.Event.PubKey, j.Claim); err == nil {
+		if _, err = judgeClaim(ctx, x.conn, x.joins, claimOf(e, j)); err == nil {
 			err = ErrInviteInvalid
 		}
 	} else {
-		_, err = x.claimInvite(ctx, e.Event.PubKey, j.Claim)
+		_, err = x.claimInvite(ctx, claimOf(e, j))
 	}
 	if v := refusal(err); !v.Accepted() {
 		return v, nil

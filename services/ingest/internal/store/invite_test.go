@@ -34,9 +34,9 @@ func TestWrongCodesHoldNobodyUp(t *testing.T) {
 	defer cancel()
 
 	release := f.occupy(f.community, "pg_advisory_xact_lock")
-	_, err := f.ClaimInvite(ctx, f.community, nostrtest.PubKey("mallory"), "v2.nothing")
+	_, err := f.ClaimInvite(ctx, Claim{Community: f.community, PubKey: nostrtest.PubKey("mallory"), Code: "v2.nothing"})
 	require.ErrorIs(t, err, ErrInviteInvalid)
-	_, err = f.ClaimInvite(ctx, f.community, nostrtest.PubKey("owner"), "v2.nothing")
+	_, err = f.ClaimInvite(ctx, Claim{Community: f.community, PubKey: nostrtest.PubKey("owner"), Code: "v2.nothing"})
 	require.ErrorIs(t, err, ErrAlreadyMember)
 	release()
 
@@ -130,9 +130,9 @@ func TestInvitesEndWithTheRightsOfTheirMaker(t *testing.T) {
 			require.NoError(t, err)
 			end(f)
 			f.put(f.community, "admin", policy.RoleAdmin)
-			_, err = f.ClaimInvite(t.Context(), f.community, nostrtest.PubKey("x"), invite.Code)
+			_, err = f.ClaimInvite(t.Context(), Claim{Community: f.community, PubKey: nostrtest.PubKey("x"), Code: invite.Code})
 			require.ErrorIs(t, err, ErrInviteInvalid)
-			_, err = f.ClaimInvite(t.Context(), f.community, nostrtest.PubKey("x"), own.Code)
+			_, err = f.ClaimInvite(t.Context(), Claim{Community: f.community, PubKey: nostrtest.PubKey("x"), Code: own.Code})
 			require.NoError(t, err, "the codes of others are good")
 		})
 	}
@@ -141,7 +141,7 @@ func TestInvitesEndWithTheRightsOfTheirMaker(t *testing.T) {
 	require.NoError(t, err)
 	_, err = f.admin.Exec(t.Context(), `UPDATE ingest.community_members SET role = 'member'`)
 	require.NoError(t, err)
-	_, err = f.ClaimInvite(t.Context(), f.community, nostrtest.PubKey("x"), invite.Code)
+	_, err = f.ClaimInvite(t.Context(), Claim{Community: f.community, PubKey: nostrtest.PubKey("x"), Code: invite.Code})
 	require.ErrorIs(t, err, ErrInviteInvalid, "whatever took the rights")
 }
 
@@ -209,7 +209,7 @@ func TestABannedOwnersAgentOpensNothing(t *testing.T) {
 	require.NoError(t, err)
 
 	h.moderate(BanPubKey(nostrtest.PubKey("bob")))
-	_, err = h.ClaimInvite(ctx, h.community, nostrtest.PubKey("mallory"), invite.Code)
+	_, err = h.ClaimInvite(ctx, Claim{Community: h.community, PubKey: nostrtest.PubKey("mallory"), Code: invite.Code})
 	require.ErrorIs(t, err, ErrInviteInvalid)
 	v, _ := h.do("mallory", nostr.KindJoinRequest, nostrtest.Tag("code", "back door"))
 	require.Equal(t, policy.JoinRefused, v)
@@ -219,7 +219,38 @@ func TestABannedOwnersAgentOpensNothing(t *testing.T) {
 	require.ErrorIs(t, err, ErrNotModerator, "least of all its owner's ban")
 
 	h.moderate(UnbanPubKey(nostrtest.PubKey("bob")))
-	_, err = h.ClaimInvite(ctx, h.community, nostrtest.PubKey("carol"), invite.Code)
+	_, err = h.ClaimInvite(ctx, Claim{Community: h.community, PubKey: nostrtest.PubKey("carol"), Code: invite.Code})
 	require.NoError(t, err, "what it may do now")
 	h.must("carol", nostr.KindJoinRequest, nostrtest.Tag("code", "back door"))
+}
+
+// Who joins with an invite has to accept the policy, at either door, and not before the code is good. Who is a member is not asked again.
+func TestTheJoinPolicyIsAccepted(t *testing.T) {
+	f := newFixture(t).withKey()
+	asks := policy.NewJoinPolicy("Be kind.", "", false, []byte("secret"))
+	WithJoinPolicy(asks)(f.Store)
+	closed, other := f.newCommunity("closed.example", AccessClosed), f.newCommunity("other.example", AccessClosed)
+	invite, err := f.MintInvite(t.Context(), closed, nostrtest.PubKey("owner"), time.Hour, 2)
+	require.NoError(t, err)
+	claim := func(name, code, receipt string) error {
+		_, err := f.ClaimInvite(t.Context(), Claim{Community: closed, PubKey: nostrtest.PubKey(name), Code: code, Receipt: receipt})
+		return err
+	}
+	join := func(name, receipt string) policy.Verdict {
+		v, _ := f.order(f.command(closed, name, nostr.KindRelayJoinRequest, nostrtest.Tag("claim", invite.Code), nostrtest.Tag("policy_receipt", receipt)))
+		return v
+	}
+	receipt, ok := asks.Accept(closed, invite.Code, asks.Version(), false)
+	require.True(t, ok)
+	elsewhere, _ := asks.Accept(other, invite.Code, asks.Version(), false)
+	of, _ := asks.Accept(closed, "v2.nothing", asks.Version(), false)
+	for _, bad := range []string{"", elsewhere, of} {
+		require.ErrorIs(t, claim("alice", invite.Code, bad), ErrPolicyRequired)
+		require.Equal(t, policy.JoinPolicyRequired, join("alice", bad))
+	}
+	require.ErrorIs(t, claim("alice", "v2.nothing", of), ErrInviteInvalid)
+	require.NoError(t, claim("alice", invite.Code, receipt), "what was refused used nothing up")
+	require.ErrorIs(t, claim("alice", invite.Code, ""), ErrAlreadyMember)
+	require.Equal(t, policy.Welcome, join("bob", receipt))
+	require.Equal(t, policy.InviteUsedUp, join("carol", ""))
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/apiary-relay/apiary/pkg/limit"
 	"github.com/apiary-relay/apiary/pkg/nostr"
 	"github.com/apiary-relay/apiary/pkg/postgres"
+	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
 )
 
 // Transaction control, sent in the same round trip as what follows or precedes.
@@ -38,6 +39,7 @@ type Store struct {
 	key        *nostr.SecretKey
 	publish    func(ctx context.Context, row *Row)
 	revoked    func(ctx context.Context, r Revocation)
+	joins      *policy.JoinPolicy
 }
 
 // changesPart is the part of the pool's connections that changes may use which are no batches.
@@ -65,6 +67,9 @@ func WithPublish(publish func(ctx context.Context, row *Row)) Option {
 func WithRevoked(revoked func(ctx context.Context, r Revocation)) Option {
 	return func(s *Store) { s.revoked = revoked }
 }
+
+// WithJoinPolicy has whoever joins with an invite accept a policy first; nil is none.
+func WithJoinPolicy(p *policy.JoinPolicy) Option { return func(s *Store) { s.joins = p } }
 
 // WithMaxOwned bounds how many communities a key can own; 0 is any number. What it owns already stays.
 func WithMaxOwned(most int) Option { return func(s *Store) { s.maxOwned = most } }

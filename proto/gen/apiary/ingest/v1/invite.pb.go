@@ -39,6 +39,8 @@ const (
 	ClaimOutcome_CLAIM_OUTCOME_EXPIRED ClaimOutcome = 4
 	// CLAIM_OUTCOME_USED_UP: as many keys joined with it as may.
 	ClaimOutcome_CLAIM_OUTCOME_USED_UP ClaimOutcome = 5
+	// CLAIM_OUTCOME_POLICY_REQUIRED: the code is good, and the receipt is none of it for the policy as it is now.
+	ClaimOutcome_CLAIM_OUTCOME_POLICY_REQUIRED ClaimOutcome = 6
 )
 
 // Enum value maps for ClaimOutcome.
@@ -50,14 +52,16 @@ var (
 		3: "CLAIM_OUTCOME_INVALID",
 		4: "CLAIM_OUTCOME_EXPIRED",
 		5: "CLAIM_OUTCOME_USED_UP",
+		6: "CLAIM_OUTCOME_POLICY_REQUIRED",
 	}
 	ClaimOutcome_value = map[string]int32{
-		"CLAIM_OUTCOME_UNSPECIFIED":    0,
-		"CLAIM_OUTCOME_JOINED":         1,
-		"CLAIM_OUTCOME_ALREADY_MEMBER": 2,
-		"CLAIM_OUTCOME_INVALID":        3,
-		"CLAIM_OUTCOME_EXPIRED":        4,
-		"CLAIM_OUTCOME_USED_UP":        5,
+		"CLAIM_OUTCOME_UNSPECIFIED":     0,
+		"CLAIM_OUTCOME_JOINED":          1,
+		"CLAIM_OUTCOME_ALREADY_MEMBER":  2,
+		"CLAIM_OUTCOME_INVALID":         3,
+		"CLAIM_OUTCOME_EXPIRED":         4,
+		"CLAIM_OUTCOME_USED_UP":         5,
+		"CLAIM_OUTCOME_POLICY_REQUIRED": 6,
 	}
 )
 
@@ -233,7 +237,9 @@ type ClaimInviteRequest struct {
 	// pubkey is the authenticated key, 32 bytes, that will be a member.
 	Pubkey []byte `protobuf:"bytes,2,opt,name=pubkey,proto3" json:"pubkey,omitempty"`
 	// code is what the client sent, at most 256 bytes.
-	Code          string `protobuf:"bytes,3,opt,name=code,proto3" json:"code,omitempty"`
+	Code string `protobuf:"bytes,3,opt,name=code,proto3" json:"code,omitempty"`
+	// policy_receipt is that of AcceptJoinPolicy, empty without one.
+	PolicyReceipt string `protobuf:"bytes,4,opt,name=policy_receipt,json=policyReceipt,proto3" json:"policy_receipt,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -285,6 +291,13 @@ func (x *ClaimInviteRequest) GetPubkey() []byte {
 func (x *ClaimInviteRequest) GetCode() string {
 	if x != nil {
 		return x.Code
+	}
+	return ""
+}
+
+func (x *ClaimInviteRequest) GetPolicyReceipt() string {
+	if x != nil {
+		return x.PolicyReceipt
 	}
 	return ""
 }
@@ -344,6 +357,281 @@ func (x *ClaimInviteResponse) GetRole() string {
 	return ""
 }
 
+// JoinPolicy is what whoever joins with a code has to accept.
+type JoinPolicy struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// terms_markdown are the terms of use, at most 256 KiB; may be empty.
+	TermsMarkdown string `protobuf:"bytes,1,opt,name=terms_markdown,json=termsMarkdown,proto3" json:"terms_markdown,omitempty"`
+	// privacy_markdown is the privacy policy, likewise.
+	PrivacyMarkdown string `protobuf:"bytes,2,opt,name=privacy_markdown,json=privacyMarkdown,proto3" json:"privacy_markdown,omitempty"`
+	// age_attestation_required is set when they have to confirm their age as well.
+	AgeAttestationRequired bool `protobuf:"varint,3,opt,name=age_attestation_required,json=ageAttestationRequired,proto3" json:"age_attestation_required,omitempty"`
+	// version names what the others say; it changes with them.
+	Version       string `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JoinPolicy) Reset() {
+	*x = JoinPolicy{}
+	mi := &file_apiary_ingest_v1_invite_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JoinPolicy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JoinPolicy) ProtoMessage() {}
+
+func (x *JoinPolicy) ProtoReflect() protoreflect.Message {
+	mi := &file_apiary_ingest_v1_invite_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JoinPolicy.ProtoReflect.Descriptor instead.
+func (*JoinPolicy) Descriptor() ([]byte, []int) {
+	return file_apiary_ingest_v1_invite_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *JoinPolicy) GetTermsMarkdown() string {
+	if x != nil {
+		return x.TermsMarkdown
+	}
+	return ""
+}
+
+func (x *JoinPolicy) GetPrivacyMarkdown() string {
+	if x != nil {
+		return x.PrivacyMarkdown
+	}
+	return ""
+}
+
+func (x *JoinPolicy) GetAgeAttestationRequired() bool {
+	if x != nil {
+		return x.AgeAttestationRequired
+	}
+	return false
+}
+
+func (x *JoinPolicy) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+// GetJoinPolicyRequest asks for the policy.
+type GetJoinPolicyRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetJoinPolicyRequest) Reset() {
+	*x = GetJoinPolicyRequest{}
+	mi := &file_apiary_ingest_v1_invite_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetJoinPolicyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetJoinPolicyRequest) ProtoMessage() {}
+
+func (x *GetJoinPolicyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_apiary_ingest_v1_invite_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetJoinPolicyRequest.ProtoReflect.Descriptor instead.
+func (*GetJoinPolicyRequest) Descriptor() ([]byte, []int) {
+	return file_apiary_ingest_v1_invite_proto_rawDescGZIP(), []int{5}
+}
+
+// GetJoinPolicyResponse is the policy.
+type GetJoinPolicyResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// policy is absent where there is none.
+	Policy        *JoinPolicy `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetJoinPolicyResponse) Reset() {
+	*x = GetJoinPolicyResponse{}
+	mi := &file_apiary_ingest_v1_invite_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetJoinPolicyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetJoinPolicyResponse) ProtoMessage() {}
+
+func (x *GetJoinPolicyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_apiary_ingest_v1_invite_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetJoinPolicyResponse.ProtoReflect.Descriptor instead.
+func (*GetJoinPolicyResponse) Descriptor() ([]byte, []int) {
+	return file_apiary_ingest_v1_invite_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *GetJoinPolicyResponse) GetPolicy() *JoinPolicy {
+	if x != nil {
+		return x.Policy
+	}
+	return nil
+}
+
+// AcceptJoinPolicyRequest accepts the policy.
+type AcceptJoinPolicyRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// community is the tenant that the Host header chose.
+	Community int64 `protobuf:"varint,1,opt,name=community,proto3" json:"community,omitempty"`
+	// code is the invite code that will be claimed, at most 256 bytes.
+	Code string `protobuf:"bytes,2,opt,name=code,proto3" json:"code,omitempty"`
+	// version is that of the policy that is accepted.
+	Version string `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
+	// age_confirmed is set by who says that they are old enough.
+	AgeConfirmed  bool `protobuf:"varint,4,opt,name=age_confirmed,json=ageConfirmed,proto3" json:"age_confirmed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AcceptJoinPolicyRequest) Reset() {
+	*x = AcceptJoinPolicyRequest{}
+	mi := &file_apiary_ingest_v1_invite_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcceptJoinPolicyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcceptJoinPolicyRequest) ProtoMessage() {}
+
+func (x *AcceptJoinPolicyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_apiary_ingest_v1_invite_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcceptJoinPolicyRequest.ProtoReflect.Descriptor instead.
+func (*AcceptJoinPolicyRequest) Descriptor() ([]byte, []int) {
+	return file_apiary_ingest_v1_invite_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *AcceptJoinPolicyRequest) GetCommunity() int64 {
+	if x != nil {
+		return x.Community
+	}
+	return 0
+}
+
+func (x *AcceptJoinPolicyRequest) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *AcceptJoinPolicyRequest) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *AcceptJoinPolicyRequest) GetAgeConfirmed() bool {
+	if x != nil {
+		return x.AgeConfirmed
+	}
+	return false
+}
+
+// AcceptJoinPolicyResponse is the receipt.
+type AcceptJoinPolicyResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// receipt is good with this code, in this community, as long as the policy stays as it is.
+	Receipt       string `protobuf:"bytes,1,opt,name=receipt,proto3" json:"receipt,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AcceptJoinPolicyResponse) Reset() {
+	*x = AcceptJoinPolicyResponse{}
+	mi := &file_apiary_ingest_v1_invite_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcceptJoinPolicyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcceptJoinPolicyResponse) ProtoMessage() {}
+
+func (x *AcceptJoinPolicyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_apiary_ingest_v1_invite_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcceptJoinPolicyResponse.ProtoReflect.Descriptor instead.
+func (*AcceptJoinPolicyResponse) Descriptor() ([]byte, []int) {
+	return file_apiary_ingest_v1_invite_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *AcceptJoinPolicyResponse) GetReceipt() string {
+	if x != nil {
+		return x.Receipt
+	}
+	return ""
+}
+
 var File_apiary_ingest_v1_invite_proto protoreflect.FileDescriptor
 
 const file_apiary_ingest_v1_invite_proto_rawDesc = "" +
@@ -358,25 +646,45 @@ const file_apiary_ingest_v1_invite_proto_rawDesc = "" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x129\n" +
 	"\n" +
 	"expires_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x14\n" +
-	"\x05event\x18\x03 \x01(\fR\x05event\"^\n" +
+	"\x05event\x18\x03 \x01(\fR\x05event\"\x85\x01\n" +
 	"\x12ClaimInviteRequest\x12\x1c\n" +
 	"\tcommunity\x18\x01 \x01(\x03R\tcommunity\x12\x16\n" +
 	"\x06pubkey\x18\x02 \x01(\fR\x06pubkey\x12\x12\n" +
-	"\x04code\x18\x03 \x01(\tR\x04code\"c\n" +
+	"\x04code\x18\x03 \x01(\tR\x04code\x12%\n" +
+	"\x0epolicy_receipt\x18\x04 \x01(\tR\rpolicyReceipt\"c\n" +
 	"\x13ClaimInviteResponse\x128\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x1e.apiary.ingest.v1.ClaimOutcomeR\aoutcome\x12\x12\n" +
-	"\x04role\x18\x02 \x01(\tR\x04role*\xba\x01\n" +
+	"\x04role\x18\x02 \x01(\tR\x04role\"\xb2\x01\n" +
+	"\n" +
+	"JoinPolicy\x12%\n" +
+	"\x0eterms_markdown\x18\x01 \x01(\tR\rtermsMarkdown\x12)\n" +
+	"\x10privacy_markdown\x18\x02 \x01(\tR\x0fprivacyMarkdown\x128\n" +
+	"\x18age_attestation_required\x18\x03 \x01(\bR\x16ageAttestationRequired\x12\x18\n" +
+	"\aversion\x18\x04 \x01(\tR\aversion\"\x16\n" +
+	"\x14GetJoinPolicyRequest\"M\n" +
+	"\x15GetJoinPolicyResponse\x124\n" +
+	"\x06policy\x18\x01 \x01(\v2\x1c.apiary.ingest.v1.JoinPolicyR\x06policy\"\x8a\x01\n" +
+	"\x17AcceptJoinPolicyRequest\x12\x1c\n" +
+	"\tcommunity\x18\x01 \x01(\x03R\tcommunity\x12\x12\n" +
+	"\x04code\x18\x02 \x01(\tR\x04code\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\tR\aversion\x12#\n" +
+	"\rage_confirmed\x18\x04 \x01(\bR\fageConfirmed\"4\n" +
+	"\x18AcceptJoinPolicyResponse\x12\x18\n" +
+	"\areceipt\x18\x01 \x01(\tR\areceipt*\xdd\x01\n" +
 	"\fClaimOutcome\x12\x1d\n" +
 	"\x19CLAIM_OUTCOME_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14CLAIM_OUTCOME_JOINED\x10\x01\x12 \n" +
 	"\x1cCLAIM_OUTCOME_ALREADY_MEMBER\x10\x02\x12\x19\n" +
 	"\x15CLAIM_OUTCOME_INVALID\x10\x03\x12\x19\n" +
 	"\x15CLAIM_OUTCOME_EXPIRED\x10\x04\x12\x19\n" +
-	"\x15CLAIM_OUTCOME_USED_UP\x10\x052\xc4\x01\n" +
+	"\x15CLAIM_OUTCOME_USED_UP\x10\x05\x12!\n" +
+	"\x1dCLAIM_OUTCOME_POLICY_REQUIRED\x10\x062\x91\x03\n" +
 	"\rInviteService\x12W\n" +
 	"\n" +
 	"MintInvite\x12#.apiary.ingest.v1.MintInviteRequest\x1a$.apiary.ingest.v1.MintInviteResponse\x12Z\n" +
-	"\vClaimInvite\x12$.apiary.ingest.v1.ClaimInviteRequest\x1a%.apiary.ingest.v1.ClaimInviteResponseBDZBgithub.com/apiary-relay/apiary/proto/gen/apiary/ingest/v1;ingestv1b\x06proto3"
+	"\vClaimInvite\x12$.apiary.ingest.v1.ClaimInviteRequest\x1a%.apiary.ingest.v1.ClaimInviteResponse\x12`\n" +
+	"\rGetJoinPolicy\x12&.apiary.ingest.v1.GetJoinPolicyRequest\x1a'.apiary.ingest.v1.GetJoinPolicyResponse\x12i\n" +
+	"\x10AcceptJoinPolicy\x12).apiary.ingest.v1.AcceptJoinPolicyRequest\x1a*.apiary.ingest.v1.AcceptJoinPolicyResponseBDZBgithub.com/apiary-relay/apiary/proto/gen/apiary/ingest/v1;ingestv1b\x06proto3"
 
 var (
 	file_apiary_ingest_v1_invite_proto_rawDescOnce sync.Once
@@ -391,29 +699,39 @@ func file_apiary_ingest_v1_invite_proto_rawDescGZIP() []byte {
 }
 
 var file_apiary_ingest_v1_invite_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_apiary_ingest_v1_invite_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_apiary_ingest_v1_invite_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_apiary_ingest_v1_invite_proto_goTypes = []any{
-	(ClaimOutcome)(0),             // 0: apiary.ingest.v1.ClaimOutcome
-	(*MintInviteRequest)(nil),     // 1: apiary.ingest.v1.MintInviteRequest
-	(*MintInviteResponse)(nil),    // 2: apiary.ingest.v1.MintInviteResponse
-	(*ClaimInviteRequest)(nil),    // 3: apiary.ingest.v1.ClaimInviteRequest
-	(*ClaimInviteResponse)(nil),   // 4: apiary.ingest.v1.ClaimInviteResponse
-	(*durationpb.Duration)(nil),   // 5: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 6: google.protobuf.Timestamp
+	(ClaimOutcome)(0),                // 0: apiary.ingest.v1.ClaimOutcome
+	(*MintInviteRequest)(nil),        // 1: apiary.ingest.v1.MintInviteRequest
+	(*MintInviteResponse)(nil),       // 2: apiary.ingest.v1.MintInviteResponse
+	(*ClaimInviteRequest)(nil),       // 3: apiary.ingest.v1.ClaimInviteRequest
+	(*ClaimInviteResponse)(nil),      // 4: apiary.ingest.v1.ClaimInviteResponse
+	(*JoinPolicy)(nil),               // 5: apiary.ingest.v1.JoinPolicy
+	(*GetJoinPolicyRequest)(nil),     // 6: apiary.ingest.v1.GetJoinPolicyRequest
+	(*GetJoinPolicyResponse)(nil),    // 7: apiary.ingest.v1.GetJoinPolicyResponse
+	(*AcceptJoinPolicyRequest)(nil),  // 8: apiary.ingest.v1.AcceptJoinPolicyRequest
+	(*AcceptJoinPolicyResponse)(nil), // 9: apiary.ingest.v1.AcceptJoinPolicyResponse
+	(*durationpb.Duration)(nil),      // 10: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 11: google.protobuf.Timestamp
 }
 var file_apiary_ingest_v1_invite_proto_depIdxs = []int32{
-	5, // 0: apiary.ingest.v1.MintInviteRequest.life:type_name -> google.protobuf.Duration
-	6, // 1: apiary.ingest.v1.MintInviteResponse.expires_at:type_name -> google.protobuf.Timestamp
-	0, // 2: apiary.ingest.v1.ClaimInviteResponse.outcome:type_name -> apiary.ingest.v1.ClaimOutcome
-	1, // 3: apiary.ingest.v1.InviteService.MintInvite:input_type -> apiary.ingest.v1.MintInviteRequest
-	3, // 4: apiary.ingest.v1.InviteService.ClaimInvite:input_type -> apiary.ingest.v1.ClaimInviteRequest
-	2, // 5: apiary.ingest.v1.InviteService.MintInvite:output_type -> apiary.ingest.v1.MintInviteResponse
-	4, // 6: apiary.ingest.v1.InviteService.ClaimInvite:output_type -> apiary.ingest.v1.ClaimInviteResponse
-	5, // [5:7] is the sub-list for method output_type
-	3, // [3:5] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	10, // 0: apiary.ingest.v1.MintInviteRequest.life:type_name -> google.protobuf.Duration
+	11, // 1: apiary.ingest.v1.MintInviteResponse.expires_at:type_name -> google.protobuf.Timestamp
+	0,  // 2: apiary.ingest.v1.ClaimInviteResponse.outcome:type_name -> apiary.ingest.v1.ClaimOutcome
+	5,  // 3: apiary.ingest.v1.GetJoinPolicyResponse.policy:type_name -> apiary.ingest.v1.JoinPolicy
+	1,  // 4: apiary.ingest.v1.InviteService.MintInvite:input_type -> apiary.ingest.v1.MintInviteRequest
+	3,  // 5: apiary.ingest.v1.InviteService.ClaimInvite:input_type -> apiary.ingest.v1.ClaimInviteRequest
+	6,  // 6: apiary.ingest.v1.InviteService.GetJoinPolicy:input_type -> apiary.ingest.v1.GetJoinPolicyRequest
+	8,  // 7: apiary.ingest.v1.InviteService.AcceptJoinPolicy:input_type -> apiary.ingest.v1.AcceptJoinPolicyRequest
+	2,  // 8: apiary.ingest.v1.InviteService.MintInvite:output_type -> apiary.ingest.v1.MintInviteResponse
+	4,  // 9: apiary.ingest.v1.InviteService.ClaimInvite:output_type -> apiary.ingest.v1.ClaimInviteResponse
+	7,  // 10: apiary.ingest.v1.InviteService.GetJoinPolicy:output_type -> apiary.ingest.v1.GetJoinPolicyResponse
+	9,  // 11: apiary.ingest.v1.InviteService.AcceptJoinPolicy:output_type -> apiary.ingest.v1.AcceptJoinPolicyResponse
+	8,  // [8:12] is the sub-list for method output_type
+	4,  // [4:8] is the sub-list for method input_type
+	4,  // [4:4] is the sub-list for extension type_name
+	4,  // [4:4] is the sub-list for extension extendee
+	0,  // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_apiary_ingest_v1_invite_proto_init() }
@@ -427,7 +745,7 @@ func file_apiary_ingest_v1_invite_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_apiary_ingest_v1_invite_proto_rawDesc), len(file_apiary_ingest_v1_invite_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   4,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -19,8 +19,10 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	InviteService_MintInvite_FullMethodName  = "/apiary.ingest.v1.InviteService/MintInvite"
-	InviteService_ClaimInvite_FullMethodName = "/apiary.ingest.v1.InviteService/ClaimInvite"
+	InviteService_MintInvite_FullMethodName       = "/apiary.ingest.v1.InviteService/MintInvite"
+	InviteService_ClaimInvite_FullMethodName      = "/apiary.ingest.v1.InviteService/ClaimInvite"
+	InviteService_GetJoinPolicy_FullMethodName    = "/apiary.ingest.v1.InviteService/GetJoinPolicy"
+	InviteService_AcceptJoinPolicy_FullMethodName = "/apiary.ingest.v1.InviteService/AcceptJoinPolicy"
 )
 
 // InviteServiceClient is the client API for InviteService service.
@@ -36,6 +38,12 @@ type InviteServiceClient interface {
 	// ClaimInvite makes a key a member with the role member. Whether it did is in the response: a code that does not
 	// do is no failure of the call. BLOCKED for a key that is banned. Idempotent: who joined is a member already.
 	ClaimInvite(ctx context.Context, in *ClaimInviteRequest, opts ...grpc.CallOption) (*ClaimInviteResponse, error)
+	// GetJoinPolicy returns what whoever joins with a code has to accept first. It is the same for all communities.
+	GetJoinPolicy(ctx context.Context, in *GetJoinPolicyRequest, opts ...grpc.CallOption) (*GetJoinPolicyResponse, error)
+	// AcceptJoinPolicy returns a receipt of the acceptance, for who claims with the code. INVALID when another version was accepted,
+	// or the age was not confirmed and has to be; NOT_FOUND when there is nothing to accept. Whether the code is good is not looked
+	// at. It changes nothing.
+	AcceptJoinPolicy(ctx context.Context, in *AcceptJoinPolicyRequest, opts ...grpc.CallOption) (*AcceptJoinPolicyResponse, error)
 }
 
 type inviteServiceClient struct {
@@ -66,6 +74,26 @@ func (c *inviteServiceClient) ClaimInvite(ctx context.Context, in *ClaimInviteRe
 	return out, nil
 }
 
+func (c *inviteServiceClient) GetJoinPolicy(ctx context.Context, in *GetJoinPolicyRequest, opts ...grpc.CallOption) (*GetJoinPolicyResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetJoinPolicyResponse)
+	err := c.cc.Invoke(ctx, InviteService_GetJoinPolicy_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *inviteServiceClient) AcceptJoinPolicy(ctx context.Context, in *AcceptJoinPolicyRequest, opts ...grpc.CallOption) (*AcceptJoinPolicyResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AcceptJoinPolicyResponse)
+	err := c.cc.Invoke(ctx, InviteService_AcceptJoinPolicy_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // InviteServiceServer is the server API for InviteService service.
 // All implementations must embed UnimplementedInviteServiceServer
 // for forward compatibility.
@@ -79,6 +107,12 @@ type InviteServiceServer interface {
 	// ClaimInvite makes a key a member with the role member. Whether it did is in the response: a code that does not
 	// do is no failure of the call. BLOCKED for a key that is banned. Idempotent: who joined is a member already.
 	ClaimInvite(context.Context, *ClaimInviteRequest) (*ClaimInviteResponse, error)
+	// GetJoinPolicy returns what whoever joins with a code has to accept first. It is the same for all communities.
+	GetJoinPolicy(context.Context, *GetJoinPolicyRequest) (*GetJoinPolicyResponse, error)
+	// AcceptJoinPolicy returns a receipt of the acceptance, for who claims with the code. INVALID when another version was accepted,
+	// or the age was not confirmed and has to be; NOT_FOUND when there is nothing to accept. Whether the code is good is not looked
+	// at. It changes nothing.
+	AcceptJoinPolicy(context.Context, *AcceptJoinPolicyRequest) (*AcceptJoinPolicyResponse, error)
 	mustEmbedUnimplementedInviteServiceServer()
 }
 
@@ -94,6 +128,12 @@ func (UnimplementedInviteServiceServer) MintInvite(context.Context, *MintInviteR
 }
 func (UnimplementedInviteServiceServer) ClaimInvite(context.Context, *ClaimInviteRequest) (*ClaimInviteResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ClaimInvite not implemented")
+}
+func (UnimplementedInviteServiceServer) GetJoinPolicy(context.Context, *GetJoinPolicyRequest) (*GetJoinPolicyResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetJoinPolicy not implemented")
+}
+func (UnimplementedInviteServiceServer) AcceptJoinPolicy(context.Context, *AcceptJoinPolicyRequest) (*AcceptJoinPolicyResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AcceptJoinPolicy not implemented")
 }
 func (UnimplementedInviteServiceServer) mustEmbedUnimplementedInviteServiceServer() {}
 func (UnimplementedInviteServiceServer) testEmbeddedByValue()                       {}
@@ -152,6 +192,42 @@ func _InviteService_ClaimInvite_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _InviteService_GetJoinPolicy_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetJoinPolicyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InviteServiceServer).GetJoinPolicy(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: InviteService_GetJoinPolicy_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InviteServiceServer).GetJoinPolicy(ctx, req.(*GetJoinPolicyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _InviteService_AcceptJoinPolicy_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AcceptJoinPolicyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InviteServiceServer).AcceptJoinPolicy(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: InviteService_AcceptJoinPolicy_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InviteServiceServer).AcceptJoinPolicy(ctx, req.(*AcceptJoinPolicyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // InviteService_ServiceDesc is the grpc.ServiceDesc for InviteService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -166,6 +242,14 @@ var InviteService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ClaimInvite",
 			Handler:    _InviteService_ClaimInvite_Handler,
+		},
+		{
+			MethodName: "GetJoinPolicy",
+			Handler:    _InviteService_GetJoinPolicy_Handler,
+		},
+		{
+			MethodName: "AcceptJoinPolicy",
+			Handler:    _InviteService_AcceptJoinPolicy_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
