@@ -51,6 +51,9 @@ type Asker[K, C comparable] struct {
 	Crowd C
 	// Hurries is set for who asks while much that it has asked for before is not done.
 	Hurries bool
+	// Places is how many its work takes; 0 is one. It is let in as soon as one is free, and takes the others from those who
+	// come after it: nothing is too much for what there is.
+	Places int
 }
 
 // Classes of keys.
@@ -76,7 +79,7 @@ func NewFair[K, C comparable](cfg FairConfig) *Fair[K, C] {
 // error is then the cause of that.
 func (f *Fair[K, C]) Acquire(ctx context.Context, who Asker[K, C]) (release func(), err error) {
 	began := time.Now()
-	w := &fairWaiter{granted: make(chan struct{})}
+	w := &fairWaiter{places: max(who.Places, 1), granted: make(chan struct{})}
 	beyond, crowded := f.spend(who, 1, began)
 	if beyond || (crowded && who.Hurries) {
 		w.class = greedy
@@ -96,8 +99,8 @@ func (f *Fair[K, C]) Acquire(ctx context.Context, who Asker[K, C]) (release func
 		if w.place >= 0 {
 			heap.Remove(&f.waiting[w.class], w.place)
 		} else {
-			f.held--
-			f.free(w.class)
+			f.held -= w.places
+			f.free(w)
 		}
 		return nil, context.Cause(ctx)
 	}
@@ -106,7 +109,7 @@ func (f *Fair[K, C]) Acquire(ctx context.Context, who Asker[K, C]) (release func
 		now := time.Now()
 		took := now.Sub(began)
 		f.spend(who, int(took.Milliseconds()), now)
-		f.release(w.class, took)
+		f.release(w, took)
 	}, nil
 }
 
@@ -117,26 +120,26 @@ func (f *Fair[K, C]) spend(who Asker[K, C], milliseconds int, now time.Time) (ke
 	return key, crowd
 }
 
-// release gives a place back that was held for so long.
-func (f *Fair[K, C]) release(class int, took time.Duration) {
+// release gives back what was held for so long.
+func (f *Fair[K, C]) release(w *fairWaiter, took time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.held--
-	if class != greedy || took <= 0 {
-		f.free(class)
+	f.held -= w.places
+	if w.class != greedy || took <= 0 {
+		f.free(w)
 		return
 	}
 	time.AfterFunc(min(took, maxRest), func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.free(class)
+		f.free(w)
 	})
 	f.grant() // the modest need not wait for that
 }
 
-// free ends a place's use by a class. Called with mu held.
-func (f *Fair[K, C]) free(class int) {
-	f.heldBy[class]--
+// free ends the use of places by the class of w. Called with mu held.
+func (f *Fair[K, C]) free(w *fairWaiter) {
+	f.heldBy[w.class] -= w.places
 	f.grant()
 }
 
@@ -151,8 +154,8 @@ func (f *Fair[K, C]) grant() {
 			}
 		}
 		w := heap.Pop(&f.waiting[class]).(*fairWaiter) //nolint:forcetypeassert // the queue holds nothing else
-		f.held++
-		f.heldBy[class]++
+		f.held += w.places
+		f.heldBy[class] += w.places
 		close(w.granted)
 	}
 }
@@ -160,6 +163,7 @@ func (f *Fair[K, C]) grant() {
 // fairWaiter is one Acquire.
 type fairWaiter struct {
 	class   int
+	places  int
 	due     time.Time // when it asked, and what its key had used then
 	turn    uint64
 	place   int // in its queue; -1: it has left it. Guarded by the Fair's mu

@@ -164,6 +164,37 @@ func TestWhoHurriesInACrowdGoesAfterTheOthers(t *testing.T) {
 	})
 }
 
+func TestWorkMayTakeSeveralPlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFair(4, 1, time.Second, time.Second)
+		began := time.Now()
+		var wg sync.WaitGroup
+		ask := func(places int, want time.Duration) {
+			wg.Go(func() {
+				who := by("a")
+				who.Places = places
+				release, err := f.Acquire(t.Context(), who)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if at := time.Since(began); at != want {
+					t.Errorf("the one of %d places began after %s instead of %s", places, at, want)
+				}
+				<-time.After(100 * time.Millisecond)
+				release()
+			})
+			synctest.Wait()
+		}
+		ask(3, 0)
+		ask(9, 0) // more than there are, but one is free
+		ask(0, 100*time.Millisecond)
+		ask(3, 100*time.Millisecond)
+		ask(1, 200*time.Millisecond)
+		wg.Wait()
+	})
+}
+
 func TestWhoGivesUpLeavesTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFair(1, 1, 0, 0)

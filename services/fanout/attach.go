@@ -15,6 +15,7 @@ import (
 	"github.com/apiary-relay/apiary/pkg/placement"
 	fanoutv1 "github.com/apiary-relay/apiary/proto/gen/apiary/fanout/v1"
 	"github.com/apiary-relay/apiary/services/fanout/internal/deliver"
+	"github.com/apiary-relay/apiary/services/fanout/internal/index"
 	"github.com/apiary-relay/apiary/services/fanout/internal/partition"
 )
 
@@ -176,9 +177,9 @@ func parse(m *fanoutv1.Subscribe) (*partition.Subscribe, error) {
 	}
 	c := &partition.Subscribe{
 		Community: m.GetCommunity(), Channel: m.GetChannel(), ResumeAfter: m.GetResumeAfter(),
-		Filters: make([]nostr.Filter, 0, len(m.GetFilters())), Keys: make([]nostr.PubKey, 0, len(keys)),
+		Keys: make([]nostr.PubKey, 0, len(keys)),
 	}
-	values := 0
+	filters, values := make([]nostr.Filter, 0, len(m.GetFilters())), 0
 	for _, f := range m.GetFilters() {
 		parsed, err := nostrpb.FilterFromProto(f)
 		if err != nil {
@@ -188,11 +189,12 @@ func parse(m *fanoutv1.Subscribe) (*partition.Subscribe, error) {
 		for _, t := range parsed.Tags {
 			values += len(t.Values)
 		}
-		c.Filters = append(c.Filters, *parsed)
+		filters = append(filters, *parsed)
 	}
 	if values > maxValues {
 		return nil, fmt.Errorf("%d values in filters", values)
 	}
+	c.Plan = index.NewPlan(filters)
 	for _, k := range keys {
 		if len(k) != len(nostr.PubKey{}) {
 			return nil, fmt.Errorf("key of %d bytes", len(k))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/apiary-relay/apiary/pkg/nostr/wire"
 	commonv1 "github.com/apiary-relay/apiary/proto/gen/apiary/common/v1"
+	fanoutv1 "github.com/apiary-relay/apiary/proto/gen/apiary/fanout/v1"
 	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
 	"github.com/apiary-relay/apiary/services/gateway"
 )
@@ -175,4 +176,33 @@ func TestKeysAreAskedAboutInTurn(t *testing.T) {
 		require.True(t, f.OK, f.Message)
 	}
 	require.LessOrEqual(t, most.Load(), int32(8))
+}
+
+// Fan-out files what comes one after the other: who asks for little is not to wait for all that others ask for.
+func TestLargeSubscriptionsAreAttachedAFewAtATime(t *testing.T) {
+	w := newWorld(t)
+	held := make(chan func(), 16) // answers to those of more than one value
+	w.fanouts[0].answer(func(l *link, s *fanoutv1.Subscribe) bool {
+		if len(s.GetFilters()[0].GetAuthors()) == 0 {
+			return false
+		}
+		held <- func() { l.attached(s, 0) }
+		return true
+	})
+	attackers := []*client{w.login(openHost, "alice"), w.login(openHost, "carol"), w.login(openHost, "dave")}
+	for _, c := range attackers {
+		c.send(`["REQ","large",{"limit":0,"authors":[` + list(4500, "%064x") + `]}]`)
+	}
+	first, second := take(t, held), take(t, held)
+	c := w.login(openHost, "bob")
+	c.send(`["REQ","small",{"limit":0}]`)
+	c.eose("small")
+	require.Empty(t, held, "the third large one waits for the others")
+	second()
+	third := take(t, held)
+	first()
+	third()
+	for _, c := range attackers {
+		c.eose("large")
+	}
 }

@@ -2,6 +2,7 @@ package index
 
 import (
 	"encoding/binary"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -48,7 +49,7 @@ func BenchmarkMatch(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			x := New[int]()
 			for n := range subscriptions {
-				x.Add(n, []nostr.Filter{c.filter(n)})
+				x.Add(n, NewPlan([]nostr.Filter{c.filter(n)}))
 			}
 			var matched []int
 			b.ReportAllocs()
@@ -71,10 +72,10 @@ func others(n int) *Index[int] {
 		case 1:
 			f.Kinds = []nostr.Kind{nostr.KindChat, nostr.KindReaction}
 		}
-		x.Add(i, []nostr.Filter{f})
+		x.Add(i, NewPlan([]nostr.Filter{f}))
 	}
 	for i := range matching {
-		x.Add(-1-i, []nostr.Filter{{Kinds: []nostr.Kind{nostr.KindChat}}})
+		x.Add(-1-i, NewPlan([]nostr.Filter{{Kinds: []nostr.Kind{nostr.KindChat}}}))
 	}
 	return x
 }
@@ -118,11 +119,33 @@ func TestWhoDoesNotMatchIsNotLookedAt(t *testing.T) {
 func BenchmarkChurn(b *testing.B) {
 	x := New[int]()
 	for n := range subscriptions {
-		x.Add(n, []nostr.Filter{{Kinds: []nostr.Kind{nostr.KindChat}}})
+		x.Add(n, NewPlan([]nostr.Filter{{Kinds: []nostr.Kind{nostr.KindChat}}}))
 	}
 	f := []nostr.Filter{{Kinds: []nostr.Kind{nostr.KindChat, nostr.KindReaction}}}
 	b.ReportAllocs()
 	for b.Loop() {
-		x.Remove(x.Add(-1, f))
+		x.Remove(x.Add(-1, NewPlan(f)))
 	}
+}
+
+// BenchmarkLargest compares what the largest filter costs whoever files it with what it costs whoever plans it.
+func BenchmarkLargest(b *testing.B) {
+	f := []nostr.Filter{{Authors: make([]nostr.PubKey, 5000)}}
+	for i := range f[0].Authors {
+		binary.BigEndian.PutUint64(f[0].Authors[i][:], rand.Uint64())
+	}
+	plan := NewPlan(f)
+	b.Run("plan", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			NewPlan(f)
+		}
+	})
+	b.Run("file", func(b *testing.B) {
+		x := New[int]()
+		b.ReportAllocs()
+		for b.Loop() {
+			x.Remove(x.Add(0, plan))
+		}
+	})
 }

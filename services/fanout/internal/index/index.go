@@ -93,17 +93,13 @@ func New[V any]() *Index[V] {
 // Len returns the number of entries.
 func (x *Index[V]) Len() int { return x.entries }
 
-// Add files the filters, which are OR-ed, under v. The filters must not change afterwards. Filters that
-// match nothing cost nothing.
-func (x *Index[V]) Add(v V, filters []nostr.Filter) *Entry[V] {
+// Add files the filters of a plan under v.
+func (x *Index[V]) Add(v V, plan Plan) *Entry[V] {
 	e := &Entry[V]{value: v}
-	for i := range filters {
-		if filters[i].MatchesNothing {
-			continue
-		}
-		keys, rest := plan(&filters[i])
-		f := &filter[V]{entry: e, rest: rest, proven: isEmpty(&rest), refs: make([]ref[V], len(keys))}
-		for n, k := range keys {
+	for i := range plan.filters {
+		planned := &plan.filters[i]
+		f := &filter[V]{entry: e, rest: planned.rest, proven: isEmpty(&planned.rest), refs: make([]ref[V], len(planned.keys))}
+		for n, k := range planned.keys {
 			p := x.posting(k)
 			f.refs[n] = ref[V]{posting: p, at: len(p.slots)}
 			p.slots = append(p.slots, slot[V]{filter: f, ref: n})

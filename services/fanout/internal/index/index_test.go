@@ -94,7 +94,7 @@ func TestMatchEqualsBruteForce(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"add": func(t *rapid.T) {
 				filters[next] = rapid.SliceOfN(genFilter(), 1, 3).Draw(t, "filters")
-				entries[next] = x.Add(next, filters[next])
+				entries[next] = x.Add(next, NewPlan(filters[next]))
 				next++
 			},
 			"remove": func(t *rapid.T) {

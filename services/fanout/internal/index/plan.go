@@ -6,6 +6,28 @@ import (
 	"github.com/apiary-relay/apiary/pkg/nostr"
 )
 
+// Plan is what filters are filed under. To make one costs most of what a large filter costs, and needs no index: whoever
+// has many subscriptions to file makes the plans elsewhere. It is not changed by Add and may be filed in several indexes.
+type Plan struct{ filters []planned }
+
+// planned is one filter of a Plan.
+type planned struct {
+	keys []key
+	rest nostr.Filter // without what the keys prove
+}
+
+// NewPlan plans filters, which are OR-ed. They must not change afterwards. Filters that match nothing cost nothing.
+func NewPlan(filters []nostr.Filter) Plan {
+	p := Plan{filters: make([]planned, 0, len(filters))}
+	for i := range filters {
+		if !filters[i].MatchesNothing {
+			keys, rest := plan(&filters[i])
+			p.filters = append(p.filters, planned{keys, rest})
+		}
+	}
+	return p
+}
+
 // plan returns the keys a filter is filed under, without repeats, and what is left of the filter for an
 // event that was found by one of them. Whatever the filter matches is found by at least one key.
 func plan(f *nostr.Filter) ([]key, nostr.Filter) {

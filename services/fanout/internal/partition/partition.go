@@ -10,6 +10,7 @@ import (
 	"github.com/apiary-relay/apiary/pkg/nostr"
 	commonv1 "github.com/apiary-relay/apiary/proto/gen/apiary/common/v1"
 	"github.com/apiary-relay/apiary/services/fanout/internal/deliver"
+	"github.com/apiary-relay/apiary/services/fanout/internal/index"
 	"github.com/apiary-relay/apiary/services/fanout/internal/position"
 )
 
@@ -33,8 +34,8 @@ type Subscribe struct {
 	// Community and Channel are its topic; Channel is empty for the global one.
 	Community int64
 	Channel   string
-	// Filters are OR-ed.
-	Filters []nostr.Filter
+	// Plan is of its filters.
+	Plan index.Plan
 	// Keys are the principal's, at least one.
 	Keys []nostr.PubKey
 	// ResumeAfter asks for everything after a cursor; nil for what comes from now on.

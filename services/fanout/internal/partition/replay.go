@@ -151,7 +151,7 @@ func (p *Partition) beginReplay(r *replay) {
 			x = index.New[*subscription]()
 			r.topics[s.key()] = x
 		}
-		r.subs[s] = x.Add(s, s.Filters)
+		r.subs[s] = x.Add(s, s.Plan)
 		for stream, at := range s.from {
 			// Nothing of a later incarnation of a stream has been delivered.
 			if at.Epoch < r.upto[stream].Epoch {

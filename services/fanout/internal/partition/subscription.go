@@ -110,7 +110,7 @@ func (p *Partition) file(s *subscription) {
 		p.topics[t.key] = t
 	}
 	s.topic = t
-	s.entry = t.index.Add(s, s.Filters)
+	s.entry = t.index.Add(s, s.Plan)
 	s.grants = make([]*access.Grant, len(s.Keys))
 	for i, k := range s.Keys {
 		s.grants[i] = t.access.Acquire(k)

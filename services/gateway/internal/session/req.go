@@ -278,10 +278,27 @@ func (s *Session) run(sub *subscription, p *commonv1.Principal) string {
 	return ""
 }
 
+// What subscriptions cost that are being attached, in values of filters. Fan-out files them one after the other, between
+// events, and the longest filter takes a thousand times as long as an ordinary one: so those of less than largeUnit are not
+// made to wait for more than largePlaces times that of larger ones, whose turns depend on what their keys have used.
+const (
+	largeUnit   = 512
+	largePlaces = 16
+)
+
 // attach attaches the subscription to all its topics.
 func (s *Session) attach(ctx context.Context, sub *subscription, p *commonv1.Principal) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.srv.cfg.AttachTimeout, fault.New(fault.Overloaded, ""))
 	defer cancel()
+	if n := int(sub.cost / largeUnit); n > 0 {
+		who := s.asker(p)
+		who.Places = n
+		release, err := s.srv.large.Acquire(ctx, who)
+		if err != nil {
+			return err
+		}
+		defer release()
+	}
 	if err := s.srv.Live.Admit(ctx); err != nil {
 		return err
 	}

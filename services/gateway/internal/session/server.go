@@ -121,6 +121,7 @@ type Server struct {
 	lastID  atomic.Uint64
 	bytes   *semaphore.Weighted // of EVENTs in flight
 	queries *limit.Fair[askerKey, netip.Prefix]
+	large   *limit.Fair[askerKey, netip.Prefix] // subscriptions with much in their filters, while they are attached
 	parking parking
 
 	admissions *semaphore.Weighted // keys that search is asked about
@@ -133,6 +134,7 @@ func NewServer(cfg Config, deps Deps) *Server {
 		cfg: cfg, Deps: deps,
 		bytes:   semaphore.NewWeighted(cfg.MaxEventBytes),
 		queries: limit.NewFair[askerKey, netip.Prefix](fairConfig(int(cfg.MaxQueries))),
+		large:   limit.NewFair[askerKey, netip.Prefix](fairConfig(largePlaces)),
 		parking: newParking(cfg.HistoryBytes),
 
 		admissions: semaphore.NewWeighted(maxAdmissions),
