@@ -235,7 +235,7 @@ func (f *fanout) measure(ctx context.Context, name string, cfg crowd.Config) (go
 		return got, err
 	}
 	var used []time.Duration
-	flood, err := f.observe(ctx, server.ours, func() error {
+	flood, err := f.observe(ctx, people, server.ours, func() error {
 		cpu, err := cpuOfTree(server.pid)
 		used = append(used, cpu)
 		return err
@@ -268,21 +268,28 @@ func (f *fanout) measure(ctx context.Context, name string, cfg crowd.Config) (go
 	return got, err
 }
 
-// observe runs a round and has processes profiled meanwhile, if anybody wants to know. look is called before and after.
-func (f *fanout) observe(ctx context.Context, ours []watched, look func() error, round func() (crowd.Result, error)) (crowd.Result, error) {
-	if err := look(); err != nil {
-		return crowd.Result{}, err
-	}
+// observe runs a round and has processes profiled meanwhile, if anybody wants to know. look is called right before the
+// first message and after the last.
+func (f *fanout) observe(
+	ctx context.Context, people *crowd.Crowd, ours []watched, look func() error, round func() (crowd.Result, error),
+) (crowd.Result, error) {
 	profiles, pctx := errgroup.WithContext(ctx)
-	if f.profile != "" {
-		if err := os.MkdirAll(f.profile, 0o755); err != nil { //nolint:gosec // where the user wants them
-			return crowd.Result{}, err
+	people.Began = func() error {
+		if f.profile != "" {
+			if err := os.MkdirAll(f.profile, 0o755); err != nil { //nolint:gosec // where the user wants them
+				return err
+			}
+			query := fmt.Sprintf("?seconds=%d", max(1, int(f.length.Seconds())))
+			for _, p := range ours {
+				profiles.Go(func() error { return p.profile(pctx, f.profile, "profile", query) })
+			}
 		}
-		query := fmt.Sprintf("?seconds=%d", max(1, int(f.length.Seconds())))
-		for _, p := range ours {
-			profiles.Go(func() error { return p.profile(pctx, f.profile, "profile", query) })
-		}
+		return look()
 	}
+	defer func() { people.Began = nil }()
 	res, err := round()
-	return res, errors.Join(err, look(), profiles.Wait())
+	if err != nil {
+		return res, errors.Join(err, profiles.Wait())
+	}
+	return res, errors.Join(look(), profiles.Wait())
 }

@@ -120,7 +120,7 @@ func (f *fanout) measureCluster(ctx context.Context, n int) (got shared, err err
 		return got, err
 	}
 	var looks [][]spent
-	res, err := f.observe(ctx, slices.Concat(fanouts, gateway), func() error {
+	res, err := f.observe(ctx, people, slices.Concat(fanouts, gateway), func() error {
 		look, err := lookAt(ctx, fanouts, gateway[0])
 		looks = append(looks, look)
 		return err

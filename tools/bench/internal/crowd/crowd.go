@@ -35,6 +35,10 @@ func (c Config) fan() int { return c.Subscribers * c.Each / c.Topics }
 
 // Crowd is connected and subscribed.
 type Crowd struct {
+	// Began is called in every round when its messages are made, which may take longer than to send them, and the first is
+	// about to be sent; nil if nobody wants to know. An error ends the round.
+	Began func() error
+
 	cfg        Config
 	topics     []string
 	listeners  []*listener
@@ -363,6 +367,11 @@ func (c *Crowd) run(ctx context.Context, r *round, most int, begin func(), next 
 		return Result{}, *err
 	}
 
+	if c.Began != nil {
+		if err := c.Began(); err != nil {
+			return Result{}, err
+		}
+	}
 	begin()
 	began := time.Now()
 	var sent atomic.Int64
