@@ -197,7 +197,7 @@ func (c *Conn) flush() {
 			return
 		}
 		written, bytes, room := c.queue.written(len(frames))
-		c.m.Flushed(c.ctx, written, bytes)
+		c.m.Flushed(written, bytes)
 		if room {
 			c.stopStrikes()
 			c.handler.Room()

@@ -170,7 +170,7 @@ func (l *link) send(ctx context.Context) error {
 }
 
 // receive handles what the node says until the stream ends.
-func (l *link) receive(ctx context.Context, lv *Live) error {
+func (l *link) receive(lv *Live) error {
 	for {
 		resp, err := l.rpc.Recv()
 		if err != nil {
@@ -186,10 +186,10 @@ func (l *link) receive(ctx context.Context, lv *Live) error {
 		for _, item := range resp.GetItems() {
 			n := l.count()
 			if delivery := item.GetDelivery(); delivery != nil {
-				l.gather(ctx, lv, delivery)
+				l.gather(lv, delivery)
 				continue
 			}
-			l.deliver(ctx, lv) // items take effect in their order
+			l.deliver(lv) // items take effect in their order
 			switch it := item.GetItem().(type) {
 			case *fanoutv1.Item_Attached:
 				l.attached(lv, it.Attached, n)
@@ -201,7 +201,7 @@ func (l *link) receive(ctx context.Context, lv *Live) error {
 				l.bus(lv, it.Bus.GetAway())
 			}
 		}
-		l.deliver(ctx, lv)
+		l.deliver(lv)
 	}
 }
 

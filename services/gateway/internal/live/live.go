@@ -221,7 +221,7 @@ func (lv *Live) link(ctx context.Context, n replica.Node[Client], left <-chan st
 	if !silent {
 		lv.tell(op{kind: opLinkUp, link: l})
 	}
-	err = l.receive(linkCtx, lv)
+	err = l.receive(lv)
 	cancel(err)
 	wg.Wait()
 	l.end()

@@ -1,7 +1,6 @@
 package live
 
 import (
-	"context"
 	"slices"
 
 	"github.com/apiary-relay/apiary/pkg/broken"
@@ -31,7 +30,7 @@ func (r *run) takes(d *fanoutv1.Delivery, stream int, at position) bool {
 }
 
 // gather adds a delivery to the run in hand, or to a new one once that has been delivered.
-func (l *link) gather(ctx context.Context, lv *Live, d *fanoutv1.Delivery) {
+func (l *link) gather(lv *Live, d *fanoutv1.Delivery) {
 	stream, ok := streamIndex(d.GetStream())
 	if !ok || d.GetEnvelope() == nil {
 		return // a newer node's stream; this gateway has asked for none of it
@@ -39,7 +38,7 @@ func (l *link) gather(ctx context.Context, lv *Live, d *fanoutv1.Delivery) {
 	at := positionOf(d.GetPosition())
 	r := &l.run
 	if !r.takes(d, stream, at) {
-		l.deliver(ctx, lv)
+		l.deliver(lv)
 		r.partition, r.stream, r.handles = d.GetPartition(), stream, d.GetHandles()
 	}
 	r.at = at
@@ -53,7 +52,7 @@ func (l *link) gather(ctx context.Context, lv *Live, d *fanoutv1.Delivery) {
 }
 
 // deliver delivers the run in hand, if there is one.
-func (l *link) deliver(ctx context.Context, lv *Live) {
+func (l *link) deliver(lv *Live) {
 	r := l.run
 	if r.items == 0 {
 		return
@@ -91,6 +90,6 @@ func (l *link) deliver(ctx context.Context, lv *Live) {
 	var to cursor
 	to[r.stream] = r.at
 	l.advance(r.partition, to, 0)
-	lv.m.Delivery(ctx, r.items, fresh, stale)
+	lv.m.Delivery(r.items, fresh, stale)
 	l.run = run{positions: r.positions[:0]}
 }

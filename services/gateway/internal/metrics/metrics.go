@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -25,9 +26,9 @@ type Metrics struct {
 	upgrades    metric.Int64Counter
 	closes      metric.Int64Counter
 	framesIn    metric.Int64Counter
-	framesOut   metric.Int64Counter
-	bytesOut    metric.Int64Counter
-	flushes     metric.Int64Counter
+	framesOut   *tally
+	bytesOut    *tally
+	flushes     *tally
 	drops       metric.Int64Counter
 	oks         metric.Int64Counter
 	eventTime   metric.Float64Histogram
@@ -35,9 +36,9 @@ type Metrics struct {
 	countTime   metric.Float64Histogram
 	subs        metric.Int64UpDownCounter
 	lagged      metric.Int64Counter
-	delivered   metric.Int64Counter
-	deliveries  metric.Int64Counter
-	stale       metric.Int64Counter
+	delivered   *tally
+	deliveries  *tally
+	stale       *tally
 	resumes     metric.Int64Counter
 	retries     metric.Int64Counter
 	links       metric.Int64UpDownCounter
@@ -94,9 +95,9 @@ func New(m metric.Meter) (*Metrics, error) {
 		upgrades:    b.counter("apiary_gateway_upgrades_total", "upgrade requests by outcome"),
 		closes:      b.counter("apiary_gateway_closes_total", "closed connections by cause"),
 		framesIn:    b.counter("apiary_gateway_frames_in_total", "frames read by label"),
-		framesOut:   b.counter("apiary_gateway_frames_out_total", "frames written"),
-		bytesOut:    b.counter("apiary_gateway_out_bytes_total", "bytes written"),
-		flushes:     b.counter("apiary_gateway_flushes_total", "vectored writes"),
+		framesOut:   b.tally("apiary_gateway_frames_out_total", "frames written"),
+		bytesOut:    b.tally("apiary_gateway_out_bytes_total", "bytes written"),
+		flushes:     b.tally("apiary_gateway_flushes_total", "vectored writes"),
 		drops:       b.counter("apiary_gateway_drops_total", "event frames dropped, by the bound that was hit"),
 		oks:         b.counter("apiary_gateway_oks_total", "OK frames by reason"),
 		eventTime:   b.seconds("apiary_gateway_event_seconds", "time from an EVENT frame to its OK"),
@@ -104,9 +105,9 @@ func New(m metric.Meter) (*Metrics, error) {
 		countTime:   b.seconds("apiary_gateway_count_seconds", "time from a COUNT frame to its answer"),
 		subs:        b.gauge("apiary_gateway_subscriptions", "open subscriptions"),
 		lagged:      b.counter("apiary_gateway_lagged_total", "subscriptions closed because they lagged"),
-		delivered:   b.counter("apiary_gateway_delivered_total", "event frames handed to subscriptions live"),
-		deliveries:  b.counter("apiary_gateway_deliveries_total", "deliveries received from fan-out nodes"),
-		stale:       b.counter("apiary_gateway_duplicates_total", "deliveries dropped because the subscription has them"),
+		delivered:   b.tally("apiary_gateway_delivered_total", "event frames handed to subscriptions live"),
+		deliveries:  b.tally("apiary_gateway_deliveries_total", "deliveries received from fan-out nodes"),
+		stale:       b.tally("apiary_gateway_duplicates_total", "deliveries dropped because the subscription has them"),
 		resumes:     b.counter("apiary_gateway_resumes_total", "attachments placed again, by cause"),
 		retries:     b.counter("apiary_gateway_submit_retries_total", "submissions sent a second time"),
 		links:       b.gauge("apiary_gateway_fanout_links", "open streams to fan-out nodes"),
@@ -170,10 +171,10 @@ func (x *Metrics) FrameIn(ctx context.Context, label wire.Label) {
 }
 
 // Flushed counts one vectored write.
-func (x *Metrics) Flushed(ctx context.Context, frames, bytes int) {
-	x.flushes.Add(ctx, 1)
-	x.framesOut.Add(ctx, int64(frames))
-	x.bytesOut.Add(ctx, int64(bytes))
+func (x *Metrics) Flushed(frames, bytes int) {
+	x.flushes.Add(1)
+	x.framesOut.Add(int64(frames))
+	x.bytesOut.Add(int64(bytes))
 }
 
 // Dropped counts event frames that found no room.
@@ -203,14 +204,10 @@ func (x *Metrics) Lagged(ctx context.Context, outcome string) {
 
 // Delivery counts deliveries from a fan-out node: handed n times to a subscription, stale times known already
 // to one.
-func (x *Metrics) Delivery(ctx context.Context, deliveries, n, stale int64) {
-	x.deliveries.Add(ctx, deliveries)
-	if n > 0 {
-		x.delivered.Add(ctx, n)
-	}
-	if stale > 0 {
-		x.stale.Add(ctx, stale)
-	}
+func (x *Metrics) Delivery(deliveries, n, stale int64) {
+	x.deliveries.Add(deliveries)
+	x.delivered.Add(n)
+	x.stale.Add(stale)
 }
 
 // Resumed counts attachments that were placed again.
@@ -239,6 +236,21 @@ func (b *builder) counter(name, desc string) metric.Int64Counter {
 	c, err := b.meter.Int64Counter(name, metric.WithDescription(desc))
 	b.note(name, err)
 	return c
+}
+
+// tally is a counter without labels for what happens at every write: an instrument's Add looks for a span in its context
+// and for its series first, which costs as much as a small write's share of everything else.
+type tally struct{ atomic.Int64 }
+
+func (b *builder) tally(name, desc string) *tally {
+	t := new(tally)
+	_, err := b.meter.Int64ObservableCounter(name, metric.WithDescription(desc),
+		metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
+			o.Observe(t.Load())
+			return nil
+		}))
+	b.note(name, err)
+	return t
 }
 
 func (b *builder) gauge(name, desc string) metric.Int64UpDownCounter {
