@@ -61,6 +61,16 @@ func TestManagementChanges(t *testing.T) {
 	}
 }
 
+// Who removes an agent that its owner admits all the same is told so, as by kind 9031.
+func TestManagementOfAgents(t *testing.T) {
+	w := newWorld(t)
+	owner := nostrtest.PubKey("bob")
+	w.moderation.admittedBy = owner[:]
+	status, answer := w.manage(`{"method":"unallowpubkey","params":["` + strings.Repeat("ab", 32) + `"]}`)
+	require.Equal(t, http.StatusOK, status)
+	require.JSONEq(t, `{"result":true,"admitted_by":"`+owner.String()+`"}`, answer)
+}
+
 func TestManagementLists(t *testing.T) {
 	w := newWorld(t)
 	status, answer := w.manage(`{"method":"listbannedpubkeys","params":[]}`)

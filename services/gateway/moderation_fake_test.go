@@ -20,6 +20,8 @@ type moderation struct {
 	err     error // of Moderate
 	tokens  map[string]*ingestv1.ConsumeTokenRequest
 	changes []*ingestv1.ModerateRequest
+
+	admittedBy []byte
 }
 
 func (m *moderation) Moderate(_ context.Context, req *ingestv1.ModerateRequest) (*ingestv1.ModerateResponse, error) {
@@ -29,7 +31,7 @@ func (m *moderation) Moderate(_ context.Context, req *ingestv1.ModerateRequest) 
 		return nil, m.err
 	}
 	m.changes = append(m.changes, proto.CloneOf(req))
-	return &ingestv1.ModerateResponse{}, nil
+	return &ingestv1.ModerateResponse{AdmittedBy: m.admittedBy}, nil
 }
 
 func (m *moderation) ConsumeToken(_ context.Context, req *ingestv1.ConsumeTokenRequest) (*ingestv1.ConsumeTokenResponse, error) {

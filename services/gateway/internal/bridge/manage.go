@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"mime"
 	"net/http"
@@ -35,51 +36,58 @@ func (b *Bridge) Manage(w http.ResponseWriter, r *http.Request, c session.Commun
 		if err := json.Unmarshal(call.body, &command); err != nil {
 			return nil, fault.Wrap(fault.Invalid, "the body must be an object with a method and an array of params", err)
 		}
-		result, err := b.command(ctx, call, command.Method, command.Params)
+		done, err := b.command(ctx, call, command.Method, command.Params)
 		if err != nil {
 			return nil, err
 		}
-		return json.Marshal(struct {
-			Result any `json:"result"`
-		}{result})
+		return json.Marshal(done)
 	})
 }
 
-func (b *Bridge) command(ctx context.Context, call call, method string, params []param) (any, error) {
+// managed is what a call has come to.
+type managed struct {
+	Result any `json:"result"`
+	// AdmittedBy is our own: who has removed an agent learns that its owner admits it all the same (NIP-OA), as from kind 9031.
+	AdmittedBy string `json:"admitted_by,omitempty"`
+}
+
+func (b *Bridge) command(ctx context.Context, call call, method string, params []param) (managed, error) {
 	if method == "supportedmethods" {
-		return supported, nil
+		return managed{Result: supported}, nil
 	}
 	if list, ok := lists[method]; ok {
 		resp, err := b.Lists.ListModeration(ctx, &searchv1.ListModerationRequest{
 			Community: call.community.ID, Actor: call.key[:], List: list.list,
 		})
 		if err != nil {
-			return nil, err
+			return managed{}, err
 		}
-		return list.render(resp.GetEntries())
+		rendered, err := list.render(resp.GetEntries())
+		return managed{Result: rendered}, err
 	}
 	change, ok := changes[method]
 	if !ok {
-		return nil, fault.New(fault.Invalid, "unknown method: see supportedmethods")
+		return managed{}, fault.New(fault.Invalid, "unknown method: see supportedmethods")
 	}
 	request := &ingestv1.ModerateRequest{Community: call.community.ID, Actor: call.key[:]}
 	if len(params) == 0 {
-		return nil, fault.New(fault.Invalid, method+" needs a parameter")
+		return managed{}, fault.New(fault.Invalid, method+" needs a parameter")
 	}
 	if err := change(request, params[0]); err != nil {
-		return nil, err
+		return managed{}, err
 	}
 	if len(params) > 1 && string(params[1]) != "null" {
 		reason, err := params[1].text()
 		if err != nil {
-			return nil, err
+			return managed{}, err
 		}
 		request.Reason = reason
 	}
-	if _, err := b.Moderation.Moderate(ctx, request); err != nil {
-		return nil, err
+	done, err := b.Moderation.Moderate(ctx, request)
+	if err != nil {
+		return managed{}, err
 	}
-	return true, nil
+	return managed{Result: true, AdmittedBy: hex.EncodeToString(done.GetAdmittedBy())}, nil
 }
 
 // changes are the methods that change something: how the first parameter becomes the change. The second

@@ -36,7 +36,7 @@ const maxTokenLife = time.Hour
 
 // Store is what moderation is kept in; *store.Store does.
 type Store interface {
-	Moderate(ctx context.Context, m store.Moderator, change store.Change) (uint64, error)
+	Moderate(ctx context.Context, m store.Moderator, change store.Change) (store.Moderated, error)
 	ConsumeToken(ctx context.Context, community int64, id nostr.ID, expires time.Time) error
 }
 
@@ -64,11 +64,15 @@ func (s *Service) Moderate(ctx context.Context, req *ingestv1.ModerateRequest) (
 		return nil, err
 	}
 	m := store.Moderator{Community: req.GetCommunity(), Actor: actor, Reason: req.GetReason()}
-	version, err := s.store.Moderate(ctx, m, change)
+	done, err := s.store.Moderate(ctx, m, change)
 	if err != nil {
 		return nil, failed(err)
 	}
-	return &ingestv1.ModerateResponse{AclVersion: version}, nil
+	resp := &ingestv1.ModerateResponse{AclVersion: done.ACLVersion}
+	if done.AdmittedBy != nil {
+		resp.AdmittedBy = done.AdmittedBy[:]
+	}
+	return resp, nil
 }
 
 // ConsumeToken remembers a token until it expires.

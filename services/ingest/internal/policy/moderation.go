@@ -89,6 +89,8 @@ var (
 	AdminIsSafe = Verdict{fault.Restricted, "only an owner can remove, ban or time out an admin"}
 	// TargetBanned answers the addition of a banned key.
 	TargetBanned = invalid("target is banned: lift the ban first")
+	// OwnerBanned answers the addition of a key whose own ban would be lifted with it, and that is banned with its owner.
+	OwnerBanned = invalid("target is banned with its owner: lift that ban first")
 	// NoReport answers a decision about a report that the community does not have.
 	NoReport = invalid("report not found")
 	// ReportsNoEvent answers a wish to delete what a report does not name.

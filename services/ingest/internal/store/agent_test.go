@@ -319,6 +319,78 @@ func TestABanDoesNotReachAbove(t *testing.T) {
 	}
 }
 
+// TestNoDoorLetsInWhoIsBannedWithItsOwner knocks with an agent whose owner is banned at every door that adds a member or gives a role.
+func TestNoDoorLetsInWhoIsBannedWithItsOwner(t *testing.T) {
+	f := newFixture(t).withKey()
+	closed := f.staff()
+	bot := nostrtest.PubKey("bot")
+	require.NoError(t, f.attest(closed, "bot", "bob", time.Time{}))
+	f.moderateIn(closed, BanPubKey(nostrtest.PubKey("bob")))
+	before := f.version(closed)
+
+	for _, role := range []policy.Role{policy.RoleMember, policy.RoleAdmin, policy.RoleOwner} {
+		_, err := f.PutMember(t.Context(), closed, bot, role)
+		require.ErrorIs(t, err, ErrBanned, role)
+	}
+	_, _, err := f.TransferCommunity(t.Context(), closed, bot, nil)
+	require.ErrorIs(t, err, ErrBanned)
+	v, _ := f.order(f.command(closed, "owner", nostr.KindRelayAddMember, p("bot")))
+	require.Equal(t, policy.TargetBanned, v)
+	m := Moderator{Community: closed, Actor: nostrtest.PubKey("owner")}
+	_, err = f.Moderate(t.Context(), m, AllowPubKey(bot))
+	var refused *RefusedError
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, policy.OwnerBanned, refused.Verdict)
+	require.Zero(t, f.count(`SELECT count(*) FROM ingest.community_members WHERE community_id = $1 AND pubkey = $2`, closed, bot[:]))
+	require.Equal(t, before, f.version(closed), "nothing has changed")
+
+	// Its own ban stays as well: that door opens only as a whole.
+	f.moderateIn(closed, BanPubKey(bot))
+	_, err = f.Moderate(t.Context(), m, AllowPubKey(bot))
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, 1, f.count(`SELECT count(*) FROM ingest.banned_pubkeys WHERE community_id = $1 AND pubkey = $2`, closed, bot[:]))
+	f.moderateIn(closed, UnbanPubKey(nostrtest.PubKey("bob")))
+	f.moderateIn(closed, AllowPubKey(bot))
+	f.accept(f.candidateIn(closed, "bot"))
+	f.put(closed, "bot", policy.RoleMember)
+	f.moderateIn(closed, BanPubKey(nostrtest.PubKey("bob")))
+	v, _ = f.order(f.command(closed, "owner", nostr.KindRelayChangeRole, p("bot"), nostrtest.Tag("role", "admin")))
+	require.Equal(t, policy.TargetBanned, v, "a member that is banned with its owner moderates nothing")
+}
+
+// TestEveryDoorTellsWhoAdmitsARemovedAgent removes an agent by NIP-86 and because of a report.
+func TestEveryDoorTellsWhoAdmitsARemovedAgent(t *testing.T) {
+	f := newFixture(t).withKey()
+	closed := f.staff()
+	bot, bob := nostrtest.PubKey("bot"), nostrtest.PubKey("bob")
+	require.NoError(t, f.attest(closed, "bot", "bob", time.Time{}))
+	m := Moderator{Community: closed, Actor: nostrtest.PubKey("owner")}
+	moderate := func(c Change) *nostr.PubKey {
+		f.put(closed, "bot", policy.RoleMember)
+		done, err := f.Moderate(t.Context(), m, c)
+		require.NoError(t, err)
+		require.Zero(t, f.count(`SELECT count(*) FROM ingest.community_members WHERE community_id = $1 AND pubkey = $2`, closed, bot[:]))
+		return done.AdmittedBy
+	}
+	require.Equal(t, &bob, moderate(UnallowPubKey(bot)))
+	report := f.candidateIn(closed, "carol", nostrtest.Kind(nostr.KindReport), p("bot"), nostrtest.Content("noisy"))
+	f.accept(report)
+	resolve := func(action string) policy.Verdict {
+		f.put(closed, "bot", policy.RoleMember)
+		v, _ := f.order(f.command(closed, "admin", nostr.KindResolveReport, nostrtest.Tag("report", report.Event.ID.String()),
+			nostrtest.Tag("status", "resolved"), nostrtest.Tag("action", action)))
+		return v
+	}
+	require.Equal(t, policy.AdmittedByOwner(bob), resolve("kick"))
+	require.Equal(t, policy.Verdict{}, resolve("ban"), "a ban keeps it out")
+	f.moderateIn(closed, UnbanPubKey(bot))
+	require.Nil(t, moderate(BanPubKey(bot)), "likewise")
+	f.moderateIn(closed, UnbanPubKey(bot))
+	_, err := f.UpdateCommunity(t.Context(), closed, CommunityChange{Agents: new(AgentsRefuse)})
+	require.NoError(t, err)
+	require.Nil(t, moderate(UnallowPubKey(bot)), "agents are refused")
+}
+
 // TestARemovedAgentMayStay tells who removes an agent that its owner admits it all the same.
 func TestARemovedAgentMayStay(t *testing.T) {
 	f := newFixture(t).withKey()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/apiary-relay/apiary/pkg/nostr"
 	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
 )
 
@@ -49,6 +50,8 @@ type change struct {
 	raised    bool     // the community has its new access version
 	roster    bool     // the list of members has to be signed anew
 	left      []string // channels whose lists of members have to be, as far as there is room
+
+	admittedBy *nostr.PubKey // the owner of an agent that expel removed and that may use the community all the same
 }
 
 // execute carries out a command. It decides first and changes afterwards: a verdict that does not accept must leave

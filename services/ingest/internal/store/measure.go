@@ -149,7 +149,8 @@ func (x *change) revokeAll() {
 	x.revoked = append(x.revoked, Revocation{Community: x.community, Whole: true})
 }
 
-// expel is dropMember by somebody else: the key's sockets are closed if it needs to be a member.
+// expel is dropMember by somebody else: the key's sockets are closed if it needs to be a member, and whether its owner admits it
+// all the same is in admittedBy.
 func (x *change) expel(ctx context.Context, pubkey nostr.PubKey) error {
 	if err := x.dropMember(ctx, pubkey); err != nil {
 		return err
@@ -157,7 +158,7 @@ func (x *change) expel(ctx context.Context, pubkey nostr.PubKey) error {
 	if x.state.Communities[x.community].Closed {
 		x.revoke(pubkey)
 	}
-	return nil
+	return x.noteAdmitted(ctx, pubkey)
 }
 
 func (x *change) isBanned(ctx context.Context, pubkey nostr.PubKey) (banned bool, err error) {

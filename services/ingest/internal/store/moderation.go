@@ -143,22 +143,33 @@ type Change struct {
 	do func(ctx context.Context, x *change, m Moderator) error
 }
 
-// Moderate makes one change if the actor is an owner or admin at that moment, logs it, and returns the community's access
-// version after it. Every change is idempotent. The error is ErrNotModerator, ErrTooManyNetworks, ErrNoCommunity, or a
+// Moderated is what a change has come to.
+type Moderated struct {
+	// ACLVersion is the community's access version after it.
+	ACLVersion uint64
+	// AdmittedBy is the owner of an agent that was removed and that its owner admits all the same (NIP-OA), else nil.
+	AdmittedBy *nostr.PubKey
+}
+
+// Moderate makes one change if the actor is an owner or admin at that moment, and logs it. Every change is idempotent. The error is ErrNotModerator, ErrTooManyNetworks, ErrNoCommunity, or a
 // RefusedError.
-func (s *Store) Moderate(ctx context.Context, m Moderator, c Change) (uint64, error) {
+func (s *Store) Moderate(ctx context.Context, m Moderator, c Change) (Moderated, error) {
+	var done Moderated
 	if err := s.expectModerator(ctx, m.Community, m.Actor); err != nil {
-		return 0, err
+		return done, err
 	}
-	return s.changeCommunity(ctx, m.Community, func(x *change) error {
+	var err error
+	done.ACLVersion, err = s.changeCommunity(ctx, m.Community, func(x *change) error {
 		if err := x.requireModerator(ctx, m.Actor); err != nil {
 			return err
 		}
 		if err := c.do(ctx, x, m); err != nil {
 			return err
 		}
+		done.AdmittedBy = x.admittedBy
 		return x.record(ctx, m, c.action)
 	})
+	return done, err
 }
 
 // requireModerator returns ErrNotModerator unless a key is that of an owner or admin, and not banned, which an agent with a
@@ -234,7 +245,8 @@ func UnbanPubKey(pubkey nostr.PubKey) Change {
 	}}
 }
 
-// AllowPubKey makes a key a member, and lifts a ban of it. Whoever is a member keeps the role.
+// AllowPubKey makes a key a member, and lifts a ban of it. Whoever is a member keeps the role. A key that stays banned with its
+// owner is refused: to add it would look as if it could come in.
 func AllowPubKey(pubkey nostr.PubKey) Change {
 	return Change{Action{Name: ActionAllow, PubKey: pubkey[:]}, func(ctx context.Context, x *change, _ Moderator) error {
 		if err := x.unban(ctx, pubkey); err != nil {
@@ -243,6 +255,12 @@ func AllowPubKey(pubkey nostr.PubKey) Change {
 		role, err := x.role(ctx, pubkey)
 		if err != nil || role != "" {
 			return err
+		}
+		switch banned, err := x.isBanned(ctx, pubkey); {
+		case err != nil:
+			return err
+		case banned:
+			return &RefusedError{policy.OwnerBanned}
 		}
 		return x.putMember(ctx, pubkey, policy.RoleMember)
 	}}

@@ -23,9 +23,9 @@ func (f *fixture) moderate(change Change) uint64 {
 
 func (f *fixture) moderateIn(community int64, change Change) uint64 {
 	f.t.Helper()
-	version, err := f.Moderate(f.t.Context(), Moderator{Community: community, Actor: nostrtest.PubKey("owner"), Reason: "because"}, change)
+	done, err := f.Moderate(f.t.Context(), Moderator{Community: community, Actor: nostrtest.PubKey("owner"), Reason: "because"}, change)
 	require.NoError(f.t, err)
-	return version
+	return done.ACLVersion
 }
 
 func TestOnlyModeratorsModerate(t *testing.T) {

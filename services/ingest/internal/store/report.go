@@ -57,8 +57,9 @@ func (x *change) resolveReport(ctx context.Context, e *entry, r *policy.ResolveR
 	case !found:
 		return policy.NoReport, nil
 	}
-	if v, err := x.punish(ctx, m, r, about); err != nil || !v.Accepted() {
-		return v, err
+	verdict, err := x.punish(ctx, m, r, about)
+	if err != nil || !verdict.Accepted() {
+		return verdict, err
 	}
 	if _, err := x.conn.Exec(ctx, sqlDecideReport, x.community, r.Report[:], r.Status, r.Action, m.Actor[:]); err != nil {
 		return policy.Verdict{}, fmt.Errorf("decide report: %w", err)
@@ -75,10 +76,10 @@ func (x *change) resolveReport(ctx context.Context, e *entry, r *policy.ResolveR
 	if about.pubkey != nil {
 		action.PubKey = about.pubkey[:]
 	}
-	return policy.Verdict{}, x.record(ctx, m, action)
+	return verdict, x.record(ctx, m, action)
 }
 
-// punish carries out the action.
+// punish carries out the action. An acceptance may have something to say.
 func (x *change) punish(ctx context.Context, m Moderator, r *policy.ResolveReport, about accused) (policy.Verdict, error) {
 	switch r.Action {
 	case policy.ReportDelete:
@@ -102,7 +103,7 @@ func (x *change) punish(ctx context.Context, m Moderator, r *policy.ResolveRepor
 	}
 	switch r.Action {
 	case policy.ReportKick:
-		return policy.Verdict{}, x.expel(ctx, *about.pubkey)
+		return x.expelSaying(ctx, *about.pubkey)
 	case policy.ReportTimeout:
 		return policy.Verdict{}, x.timeOut(ctx, m, *about.pubkey, r.Until)
 	default:

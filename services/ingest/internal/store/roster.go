@@ -171,26 +171,33 @@ func (x *change) removeMember(ctx context.Context, e *entry, r *policy.RemoveMem
 	if v := r.Judge(e.Event.PubKey, actor, target); !v.Accepted() {
 		return v, nil
 	}
-	if err := x.expel(ctx, r.Target); err != nil {
-		return policy.Verdict{}, err
-	}
-	return x.stillAdmitted(ctx, r.Target)
+	return x.expelSaying(ctx, r.Target)
 }
 
-// stillAdmitted is the answer to who has removed a key, and so may see who is a member: whether it is an agent that its owner
+// expelSaying is expel with the answer to who has removed a key by a command.
+func (x *change) expelSaying(ctx context.Context, pubkey nostr.PubKey) (policy.Verdict, error) {
+	if err := x.expel(ctx, pubkey); err != nil || x.admittedBy == nil {
+		return policy.Verdict{}, err
+	}
+	return policy.AdmittedByOwner(*x.admittedBy), nil
+}
+
+// noteAdmitted finds out for who has removed a key, and so may see who is a member, whether it is an agent that its owner
 // admits all the same. An open community admits everybody, and nothing is said of it.
-func (x *change) stillAdmitted(ctx context.Context, removed nostr.PubKey) (policy.Verdict, error) {
+func (x *change) noteAdmitted(ctx context.Context, removed nostr.PubKey) error {
+	x.admittedBy = nil
 	if !x.state.Communities[x.community].Closed {
-		return policy.Verdict{}, nil
+		return nil
 	}
 	var owner []byte
 	switch err := x.conn.QueryRow(ctx, sqlAdmittedBy, x.community, removed[:]).Scan(&owner); {
 	case errors.Is(err, pgx.ErrNoRows):
-		return policy.Verdict{}, nil
+		return nil
 	case err != nil:
-		return policy.Verdict{}, fmt.Errorf("look whether a removed key is admitted: %w", err)
+		return fmt.Errorf("look whether a removed key is admitted: %w", err)
 	}
-	return policy.AdmittedByOwner(nostr.PubKey(owner)), nil
+	x.admittedBy = new(nostr.PubKey(owner))
+	return nil
 }
 
 func (x *change) changeRole(ctx context.Context, e *entry, r *policy.ChangeRole) (policy.Verdict, error) {

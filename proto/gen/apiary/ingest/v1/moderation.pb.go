@@ -344,7 +344,10 @@ func (*ModerateRequest_MinPow) isModerateRequest_Change() {}
 type ModerateResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// acl_version is the community's access version after the change.
-	AclVersion    uint64 `protobuf:"varint,1,opt,name=acl_version,json=aclVersion,proto3" json:"acl_version,omitempty"`
+	AclVersion uint64 `protobuf:"varint,1,opt,name=acl_version,json=aclVersion,proto3" json:"acl_version,omitempty"`
+	// admitted_by is the owner of an agent that was removed and that its owner admits all the same (NIP-OA), 32 bytes; else
+	// empty.
+	AdmittedBy    []byte `protobuf:"bytes,2,opt,name=admitted_by,json=admittedBy,proto3" json:"admitted_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -384,6 +387,13 @@ func (x *ModerateResponse) GetAclVersion() uint64 {
 		return x.AclVersion
 	}
 	return 0
+}
+
+func (x *ModerateResponse) GetAdmittedBy() []byte {
+	if x != nil {
+		return x.AdmittedBy
+	}
+	return nil
 }
 
 // ConsumeTokenRequest names a NIP-98 event.
@@ -515,10 +525,12 @@ const file_apiary_ingest_v1_moderation_proto_rawDesc = "" +
 	"\vdescription\x18\x0f \x01(\tH\x00R\vdescription\x12\x14\n" +
 	"\x04icon\x18\x10 \x01(\tH\x00R\x04icon\x12\x19\n" +
 	"\amin_pow\x18\x11 \x01(\rH\x00R\x06minPowB\b\n" +
-	"\x06change\"3\n" +
+	"\x06change\"T\n" +
 	"\x10ModerateResponse\x12\x1f\n" +
 	"\vacl_version\x18\x01 \x01(\x04R\n" +
-	"aclVersion\"\x89\x01\n" +
+	"aclVersion\x12\x1f\n" +
+	"\vadmitted_by\x18\x02 \x01(\fR\n" +
+	"admittedBy\"\x89\x01\n" +
 	"\x13ConsumeTokenRequest\x12\x1c\n" +
 	"\tcommunity\x18\x01 \x01(\x03R\tcommunity\x12\x19\n" +
 	"\bevent_id\x18\x02 \x01(\fR\aeventId\x129\n" +
