@@ -53,6 +53,9 @@ var (
 // special are the keys whose default does not tell what they may be; paths within a component's block have none of its name.
 var special = map[string]object{
 	"commonLabels": texts, "commonAnnotations": texts,
+	"image.tags": typed("object", object{"additionalProperties": false, "properties": object{
+		"gateway": name, "ingest": name, "fanout": name, "search": name, "apiary": name,
+	}}),
 	"image.pullPolicy": {"enum": []string{"Always", "IfNotPresent", "Never"}}, "image.pullSecrets": listOf(name),
 	"cluster.partitions": count, "cluster.limit": count, "cluster.maxContent": typed("integer", object{"minimum": 0}), "cluster.maxSkew": duration,
 	"postgres.existingSecret": secret, "postgres.migration.existingSecret": secret, "nats.existingSecret": secret, "relayKey.existingSecret": secret,

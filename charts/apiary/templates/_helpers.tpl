@@ -70,7 +70,7 @@ annotations:
 
 {{- define "apiary.image" -}}
 {{- $i := .root.Values.image -}}
-{{- with $i.registry }}{{ . }}/{{ end }}{{ $i.repository }}/{{ .name }}:{{ $i.tag | default .root.Chart.AppVersion }}
+{{- with $i.registry }}{{ . }}/{{ end }}{{ $i.repository }}/{{ .name }}:{{ index $i.tags .name | default $i.tag | default .root.Chart.AppVersion }}
 {{- end -}}
 
 {{- /* Where another component is called: every address of its headless Service is a replica. The short name is found in the pod's own
