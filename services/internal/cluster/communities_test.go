@@ -178,6 +178,12 @@ func operators(t *testing.T, c *cluster.Cluster) {
 	require.Equal(t, map[string]any{
 		"host": "Operated.Example:443", "normalized_host": host, "available": true, "community_id": nil, "retired": false,
 	}, free)
+	// What a community is to be called has to be said as it will be found, so that nobody takes two spellings for two hosts.
+	for _, other := range []string{"Operated.example", "operated.example.", "operated.example:443", " operated.example"} {
+		operate(t, c, 0, http.StatusBadRequest, http.MethodPost, "", fmt.Sprintf(`{"host":%q,"initial_owner_pubkey":%q}`, other, owner))
+		operate(t, c, 0, http.StatusBadRequest, http.MethodPost, "", fmt.Sprintf(`{"host":%q,"initial_owner_pubkey":%q,"aliases":[%q]}`, host, owner, other))
+		operate(t, c, 0, http.StatusBadRequest, http.MethodPost, "/aliases", fmt.Sprintf(`{"host":%q,"alias":%q}`, host, other))
+	}
 	create := fmt.Sprintf(`{"host":%q,"initial_owner_pubkey":%q,"create_only":true,"aliases":["www.operated.example"],"name":"Operated","description":"By hand."}`, host, owner)
 	made := operate(t, c, 0, http.StatusOK, http.MethodPost, "", create)
 	id := made["community_id"]

@@ -3,7 +3,6 @@ package bridge
 import (
 	"context"
 	"net/http"
-	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -56,8 +55,8 @@ func createCommunity(ctx context.Context, b *Bridge, _ *http.Request, body []byt
 	if err := decode(body, &asked); err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(append([]string{asked.Host}, asked.Aliases...), b.isReserved) {
-		return nil, errReserved
+	if err := b.mayHave(append([]string{asked.Host}, asked.Aliases...)...); err != nil {
+		return nil, err
 	}
 	request := &ingestv1.CreateCommunityRequest{
 		Host: asked.Host, Aliases: asked.Aliases, Name: asked.Name, Description: asked.Description,
@@ -317,8 +316,8 @@ func addAlias(ctx context.Context, b *Bridge, _ *http.Request, body []byte) (any
 	if err := decode(body, &asked); err != nil {
 		return nil, err
 	}
-	if b.isReserved(asked.Alias) {
-		return nil, errReserved
+	if err := b.mayHave(asked.Alias); err != nil {
+		return nil, err
 	}
 	resp, err := b.Directory.PutHost(ctx, &ingestv1.PutHostRequest{Community: refOf(asked.CommunityID, asked.Host), Alias: asked.Alias})
 	if err != nil {

@@ -185,6 +185,20 @@ func (b *Bridge) isReserved(host string) bool {
 	})
 }
 
+// mayHave refuses hosts that no community can have, and those that are written otherwise than they would be found: what is
+// answered names hosts as they were asked for.
+func (b *Bridge) mayHave(hosts ...string) error {
+	for _, host := range hosts {
+		if b.isReserved(host) {
+			return errReserved
+		}
+		if err := tenant.ValidateHost(host); err != nil {
+			return fault.Wrap(fault.Invalid, "malformed host: it has to be as availability has it (normalized_host)", err)
+		}
+	}
+	return nil
+}
+
 // errReserved refuses the operators' own hosts to communities.
 var errReserved = fault.New(fault.Exists, "host_taken: the host is that of the operators' API")
 
