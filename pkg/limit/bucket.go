@@ -45,16 +45,17 @@ func (b *Bucket) Spend(n int, now time.Time) (debt time.Duration) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.full, debt = spend(b.full, now, b.perToken*time.Duration(n), b.window)
+	b.full, debt = spend(b.full, now, now, b.perToken*time.Duration(n), b.window)
 	return debt
 }
 
-// spend is the arithmetic of Spend.
-func spend(full, now time.Time, cost, window time.Duration) (next time.Time, debt time.Duration) {
-	if now.After(full) {
-		full = now
+// spend is the arithmetic of Spend for what was used from a time until now: what the bucket has gained in between is not
+// lost, even if it was full, since it was used as it came.
+func spend(full, from, now time.Time, cost, window time.Duration) (next time.Time, debt time.Duration) {
+	if from.After(full) {
+		full = from
 	}
-	next = full.Add(min(cost, 2*window))
+	next = full.Add(min(cost, now.Sub(from)+2*window))
 	if most := now.Add(2 * window); next.After(most) {
 		next = most
 	}

@@ -80,7 +80,7 @@ func NewFair[K, C comparable](cfg FairConfig) *Fair[K, C] {
 func (f *Fair[K, C]) Acquire(ctx context.Context, who Asker[K, C]) (release func(), err error) {
 	began := time.Now()
 	w := &fairWaiter{places: max(who.Places, 1), granted: make(chan struct{})}
-	beyond, crowded := f.spend(who, 1, began)
+	beyond, crowded := f.spend(who, 1, began, began)
 	if beyond || (crowded && who.Hurries) {
 		w.class = greedy
 	}
@@ -108,15 +108,15 @@ func (f *Fair[K, C]) Acquire(ctx context.Context, who Asker[K, C]) (release func
 	return func() {
 		now := time.Now()
 		took := now.Sub(began)
-		f.spend(who, int(took.Milliseconds()), now)
+		f.spend(who, int(took.Milliseconds()), began, now)
 		f.release(w, took)
 	}, nil
 }
 
-// spend notes use, and reports whether the key and the crowd are beyond their share.
-func (f *Fair[K, C]) spend(who Asker[K, C], milliseconds int, now time.Time) (key, crowd bool) {
-	key = f.usage.Spend(who.Key, milliseconds, now) > 0
-	crowd = f.crowds.Spend(who.Crowd, milliseconds, now) > 0
+// spend notes use since a time, and reports whether the key and the crowd are beyond their share.
+func (f *Fair[K, C]) spend(who Asker[K, C], milliseconds int, from, now time.Time) (key, crowd bool) {
+	key = f.usage.SpendSince(who.Key, milliseconds, from, now) > 0
+	crowd = f.crowds.SpendSince(who.Crowd, milliseconds, from, now) > 0
 	return key, crowd
 }
 

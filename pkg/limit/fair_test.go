@@ -164,6 +164,31 @@ func TestWhoHurriesInACrowdGoesAfterTheOthers(t *testing.T) {
 	})
 }
 
+// However slow the answers are: what a key may use is gained while it uses it.
+func TestOneThingAfterTheOtherIsWithinAShareOfOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFair(8, 1, time.Second, 250*time.Millisecond)
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		for range 4 { // whoever has four places at a time is beyond it, and then has one that rests
+			wg.Go(func() {
+				for range 10 {
+					hold(t, f, "hog", time.Second)
+				}
+			})
+		}
+		<-time.After(5 * time.Second)
+		began := time.Now()
+		for n := range 5 {
+			hold(t, f, "steady", 900*time.Millisecond)
+			require.Equal(t, time.Duration(n)*901*time.Millisecond+900*time.Millisecond, time.Since(began))
+			<-time.After(time.Millisecond)
+		}
+		wg.Wait()
+		require.Greater(t, time.Since(began), 20*time.Second, "the hogs were held back meanwhile")
+	})
+}
+
 func TestWorkMayTakeSeveralPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFair(4, 1, time.Second, time.Second)

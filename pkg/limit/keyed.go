@@ -77,6 +77,12 @@ func (k *Keyed[K]) Allow(key K, n int, now time.Time) (wait time.Duration, ok bo
 
 // Spend is Bucket.Spend for key's bucket.
 func (k *Keyed[K]) Spend(key K, n int, now time.Time) (debt time.Duration) {
+	return k.SpendSince(key, n, now, now)
+}
+
+// SpendSince is Spend for tokens that were used one by one from a time until now. Who uses no more than the bucket gains
+// meanwhile is in no debt afterwards, however long that was.
+func (k *Keyed[K]) SpendSince(key K, n int, from, now time.Time) (debt time.Duration) {
 	if k.perToken == 0 || n <= 0 {
 		return 0
 	}
@@ -87,10 +93,10 @@ func (k *Keyed[K]) Spend(key K, n int, now time.Time) (debt time.Duration) {
 	if e := s.buckets[key]; e != nil {
 		s.recent.MoveToFront(e)
 		b := e.Value.(*bucket[K]) //nolint:forcetypeassert // the list holds nothing else
-		b.full, debt = spend(b.full, now, cost, k.window)
+		b.full, debt = spend(b.full, from, now, cost, k.window)
 		return debt
 	}
-	full, debt := spend(now, now, cost, k.window)
+	full, debt := spend(from, from, now, cost, k.window)
 	s.add(key, full)
 	return debt
 }
