@@ -12,7 +12,7 @@ import (
 // places lately: whoever asks is put back in the queue by as much time as its key has used up, so that nobody waits for
 // ever for others that come anew. Who has held places for more than its share, because it asks much or what is hard to
 // answer, is greedy, and all of these together get only a part of the places: a place is given back when its work is
-// done, so to go first alone would mean to wait for theirs. Such a place rests after its work for as long as that took,
+// done, so to go first alone would mean to wait for theirs. Such a place rests after its work for three times as long as that took,
 // so that the greedy leave room on what the places stand for too, and not only in the queue.
 //
 // Keys may cost nothing, so each belongs to a crowd, such as an address, that has a share of its own. A crowd beyond it
@@ -62,8 +62,12 @@ const (
 	greedy
 )
 
-// maxRest is the longest rest of a place: who waits for one is not to pay for what took long by an accident.
-const maxRest = time.Second
+// A place rests restFactor times as long as its work took, and maxRest at most: who waits for one is not to pay for what took
+// long by an accident.
+const (
+	restFactor = 3
+	maxRest    = 2 * time.Second
+)
 
 // NewFair returns places that are all free.
 func NewFair[K, C comparable](cfg FairConfig) *Fair[K, C] {
@@ -129,7 +133,7 @@ func (f *Fair[K, C]) release(w *fairWaiter, took time.Duration) {
 		f.free(w)
 		return
 	}
-	time.AfterFunc(min(took, maxRest), func() {
+	time.AfterFunc(min(restFactor*took, maxRest), func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.free(w)

@@ -64,8 +64,8 @@ func TestWhoHoldsPlacesLongGoesAfterTheOthers(t *testing.T) {
 		wg.Wait()
 		require.Equal(t, []string{"hog", "late", "modest", "modest", "modest"}, order[:5],
 			"the first hog was there before; then the latecomer had its place before the next hog, and the hogs had one at a time")
-		// Each of the eight takes 300 ms, and the place rests as long before the next one.
-		require.Equal(t, 4500*time.Millisecond, time.Since(began).Round(50*time.Millisecond))
+		// Each of the eight takes 300 ms, and the place rests three times as long before the next one.
+		require.Equal(t, 8700*time.Millisecond, time.Since(began).Round(50*time.Millisecond))
 	})
 }
 
@@ -125,7 +125,7 @@ func TestAPlaceOfTheGreedyRests(t *testing.T) {
 			hold(t, f, "hog", work)
 			hold(t, f, "modest", 0)
 		}
-		require.Equal(t, 2*200*time.Millisecond+5*time.Second+time.Second, time.Since(began), "the rest has its end")
+		require.Equal(t, 200*time.Millisecond+600*time.Millisecond+5*time.Second+2*time.Second, time.Since(began), "the rest has its end")
 	})
 }
 
@@ -157,7 +157,7 @@ func TestWhoHurriesInACrowdGoesAfterTheOthers(t *testing.T) {
 		_, waited = take("d", "x", false)
 		require.Zero(t, waited, "who asks one thing at a time does not wait for the others of its address")
 		last, waited := take("e", "x", true)
-		require.Equal(t, 400*time.Millisecond, waited)
+		require.Equal(t, 1200*time.Millisecond, waited)
 		last()
 		_, waited = take("f", "y", true)
 		require.Zero(t, waited, "another crowd has its own share")

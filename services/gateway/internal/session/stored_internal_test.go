@@ -104,7 +104,7 @@ func TestAnOfficeIsNoFlood(t *testing.T) {
 }
 
 // A flood from one address has, once the address has used what it may use at once, a part of the places, which rest
-// half of the time, whatever keys it comes with; its neighbours at the address and everybody else go first.
+// most of the time, whatever keys it comes with; its neighbours at the address and everybody else go first.
 func TestAFloodOfNewKeysHasWhatOthersLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &crowd{limit.NewFair[askerKey, netip.Prefix](fairConfig(16)), netip.MustParsePrefix("192.0.2.1/32")}
@@ -119,7 +119,7 @@ func TestAFloodOfNewKeysHasWhatOthersLeave(t *testing.T) {
 		}
 		wait()
 		served := (clients * queries * takes).Seconds() / time.Since(began).Seconds()
-		require.Less(t, served, 2.0, "places' worth of work")
+		require.Less(t, served, 1.0, "places' worth of work")
 	})
 }
 
