@@ -59,7 +59,7 @@ func (c *Cluster) Join(ctx context.Context, name string) error {
 	return c.startAll(ctx, []topology.Process{process})
 }
 
-// Running returns the names of a service's processes that have been started and have not left, in order. NATS
+// Running returns the names of a service's processes that have been ready and have not left, in order. NATS
 // is a service of one process.
 func (c *Cluster) Running(service string) []string {
 	statuses := c.supervisor.Statuses()
@@ -69,7 +69,7 @@ func (c *Cluster) Running(service string) []string {
 			continue
 		}
 		if slices.ContainsFunc(statuses, func(s supervise.Status) bool {
-			return s.Name == process.Spec.Name && s.State != supervise.Stopped && s.State != supervise.Dead
+			return s.Name == process.Spec.Name && s.Up()
 		}) {
 			names = append(names, process.Spec.Name)
 		}

@@ -62,6 +62,12 @@ type Status struct {
 	Restarts int
 }
 
+// Up reports whether the child has been ready and is to be again by itself if it dies: not while it starts for the first time,
+// when to kill it would be to refuse its start.
+func (s Status) Up() bool {
+	return s.State == Running || s.State == Waiting || s.State == Starting && s.Restarts > 0
+}
+
 // Config says what to do about deaths.
 type Config struct {
 	// Restart starts dead children again.

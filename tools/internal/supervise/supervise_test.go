@@ -218,9 +218,20 @@ func TestStartWaitsUntilReady(t *testing.T) {
 	go func() { started <- s.Start(t.Context(), spec) }()
 	await(t, changes, supervise.Starting)
 	<-asked
+	require.False(t, s.Statuses()[0].Up(), "whoever kills what is up is not to kill this one")
 	ready.Store(true)
 	require.NoError(t, <-started)
 	require.Equal(t, supervise.Running, s.Statuses()[0].State)
+	require.True(t, s.Statuses()[0].Up())
+	ready.Store(false)
+	select {
+	case <-asked:
+	default:
+	}
+	require.NoError(t, s.Kill("a"))
+	<-asked
+	require.Equal(t, supervise.Starting, s.Statuses()[0].State)
+	require.True(t, s.Statuses()[0].Up(), "it comes back by itself")
 }
 
 func TestRun(t *testing.T) {
