@@ -79,6 +79,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("configure the all-in-one: %w", err)
 	}
+	cfg.Gateway.Self = cfg.self()
 	deps, err := deps.complete()
 	if err != nil {
 		return nil, err

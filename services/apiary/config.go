@@ -64,15 +64,23 @@ func (c *Config) Validate() error {
 // checkRelayKey holds what clients are told of the relay's key against the key. One that cannot be read is ingest's
 // to report.
 func (c *Config) checkRelayKey() error {
-	if !c.Ingest.RelayKey.IsSet() && c.Gateway.Self == "" {
+	self := c.self()
+	switch {
+	case c.Gateway.Self == "" || c.Gateway.Self == self:
+		return nil
+	case !c.Ingest.RelayKey.IsSet():
+		return errors.New("gateway.self is the public key of ingest.relay-key, which is not given: give both, or neither")
+	case self == "":
 		return nil
 	}
+	return fmt.Errorf("gateway.self must be the public key of ingest.relay-key, %s; it need not be given", self)
+}
+
+// self returns the public key of the relay's key, empty without one that can be read.
+func (c *Config) self() string {
 	key, err := nostr.ParseSecretKey(strings.TrimSpace(c.Ingest.RelayKey.Reveal()))
-	if c.Ingest.RelayKey.IsSet() && err != nil {
-		return nil //nolint:nilerr // see above
+	if err != nil {
+		return ""
 	}
-	if err != nil || c.Gateway.Self != key.PubKey().String() {
-		return errors.New("gateway.self must be the public key of ingest.relay-key")
-	}
-	return nil
+	return key.PubKey().String()
 }

@@ -22,11 +22,15 @@ func TestSelfIsTheRelaysKey(t *testing.T) {
 		{"neither", config.Secret{}, "", true},
 		{"both", secret, self, true},
 		{"another's", secret, nostrtest.PubKey("other").String(), false},
-		{"only the secret part", secret, "", false},
+		{"only the secret part", secret, "", true},
 		{"only the public part", config.Secret{}, self, false},
 	} {
 		cfg := apiary.DefaultConfig()
 		cfg.Ingest.RelayKey, cfg.Gateway.Self = c.secret, c.self
-		require.Equal(t, c.ok, cfg.Validate() == nil, c.name)
+		err := cfg.Validate()
+		require.Equal(t, c.ok, err == nil, c.name)
+		if c.name == "another's" {
+			require.ErrorContains(t, err, self, "what it has to be")
+		}
 	}
 }

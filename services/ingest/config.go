@@ -19,7 +19,7 @@ type Config struct {
 	GRPC       rpc.ServerConfig `embed:"" prefix:"grpc."`
 	Partitions uint32           `help:"Partitions of the event streams; fixed for the cluster's life and the same in every service." default:"64"`
 
-	RelayKey config.Secret `help:"Secret key in hexadecimal with which the relay signs; self of the gateway is its public key. Without one, what the relay would have to sign is refused or left out." placeholder:"HEX"`
+	RelayKey config.Secret `help:"Secret key in hexadecimal with which the relay signs; self of the gateway is its public key. Without one, what the relay would have to sign is refused or left out; apiary serve makes one in its data directory." placeholder:"HEX"`
 
 	MaxEvent   int           `help:"Largest event in bytes of JSON." default:"524288"`
 	MaxContent int           `help:"Largest content of an event in bytes; 0 is no limit but max-event." default:"262144"`
@@ -50,7 +50,7 @@ type Config struct {
 
 	MaxCommunitiesPerOwner int `help:"Communities that one key can own, archived ones included; 0 is no limit. The same in every replica." default:"100"`
 
-	JoinTerms          string `help:"Terms of use, in Markdown, that whoever joins with an invite has to accept first; the same in every replica, as the next two. Needs relay-key." placeholder:"MARKDOWN"`
+	JoinTerms          string `help:"Terms of use, in Markdown, that whoever joins with an invite has to accept first; the same in every replica, as the next two. Needs relay-key, which apiary serve has by itself." placeholder:"MARKDOWN"`
 	JoinPrivacy        string `help:"Privacy policy, in Markdown, likewise." placeholder:"MARKDOWN"`
 	JoinAgeAttestation bool   `help:"Whoever joins with an invite has to confirm that they are old enough; likewise."`
 
@@ -100,7 +100,6 @@ func (c *Config) Validate() error {
 	check(c.OutboxAge > 0, "outbox-age must be positive")
 	check(c.OutboxInterval > 0, "outbox-interval must be positive")
 	check(c.MaxCommunitiesPerOwner >= 0, "max-communities-per-owner must not be negative")
-	check(!c.asksToJoin() || c.RelayKey.IsSet(), "join-terms, join-privacy and join-age-attestation need relay-key")
 	check(isJoinText(c.JoinTerms), "join-terms must be text of at most %d bytes", policy.MaxJoinText)
 	check(isJoinText(c.JoinPrivacy), "join-privacy must be text of at most %d bytes", policy.MaxJoinText)
 	check(c.ChannelsPerMember >= 0, "channels-per-member must not be negative")
@@ -114,6 +113,15 @@ func (c *Config) Validate() error {
 	check(c.EventsMaxBytes > 0, "events-max-bytes must be positive")
 	check(c.EphemeralMaxBytes > 0, "ephemeral-max-bytes must be positive")
 	return errors.Join(errs...)
+}
+
+// CheckKey reports settings that need a relay-key which is not there. It is apart from Validate because the all-in-one has one
+// of its own, made after its settings are checked. New checks it too.
+func (c *Config) CheckKey() error {
+	if c.asksToJoin() && !c.RelayKey.IsSet() {
+		return errors.New("join-terms, join-privacy and join-age-attestation need relay-key")
+	}
+	return nil
 }
 
 func (c *Config) asksToJoin() bool {

@@ -111,7 +111,7 @@ type Service struct {
 
 // New builds the service; nothing is opened or started before Run.
 func New(cfg Config, deps Deps) (*Service, error) {
-	if err := cfg.Validate(); err != nil {
+	if err := errors.Join(cfg.Validate(), cfg.CheckKey()); err != nil {
 		return nil, fmt.Errorf("configure ingest: %w", err)
 	}
 	if deps.DB == nil || deps.Bus == nil || deps.Log == nil || deps.Meter == nil || deps.Tracer == nil {

@@ -64,6 +64,10 @@ func TestConfig(t *testing.T) {
 	require.ErrorContains(t, err, "configure ingest: ")
 	_, err = ingest.New(cfg, ingest.Deps{})
 	require.Error(t, err)
+	cfg.JoinTerms = "Be kind."
+	require.NoError(t, cfg.Validate(), "the all-in-one makes its key later")
+	_, err = ingest.New(cfg, ingest.Deps{})
+	require.ErrorContains(t, err, "configure ingest: join-terms, join-privacy and join-age-attestation need relay-key")
 }
 
 // What is due, and what has expired, the database's clock says: a replica with a wrong clock neither reminds early nor holds

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -175,8 +176,9 @@ func TestServe(t *testing.T) {
 	require.Equal(t, 1, code)
 	require.Contains(t, stderr, "no apiary serve runs")
 
-	second := serve(t, dir)
+	second := serve(t, dir, "--ingest.join-terms", "Be kind.")
 	require.NotContains(t, second.welcome, "made the", "keys and community are there already")
+	requireTerms(t, second.url, "Be kind.")
 	stored(t, dir, second.url)
 	second.kill()
 
@@ -202,6 +204,19 @@ func stored(t *testing.T, dir, url string) {
 	stdout, stderr, code := apiary(t, dir, "client", "query", "--relay", url)
 	require.Zero(t, code, stderr)
 	require.Contains(t, stdout, "hello, hive")
+}
+
+// requireTerms requires that whoever joins is asked to accept these.
+func requireTerms(t *testing.T, url, terms string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http"+strings.TrimPrefix(url, "ws")+"/api/join-policy", http.NoBody)
+	require.NoError(t, err)
+	response, err := (&http.Client{Timeout: time.Minute}).Do(request)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	require.Contains(t, string(body), terms)
 }
 
 // closeCommunity closes the community to members, of whom the client's own key is one.

@@ -37,8 +37,9 @@ type process struct {
 	program string
 	out     io.Writer
 
-	relay, operator identity
-	control         string // the socket at which search answers the operator's commands; that of ingest is beside it
+	relay    identity // of its own making; none if it was given a key
+	operator identity
+	control  string // the socket at which search answers the operator's commands; that of ingest is beside it
 
 	mu      sync.Mutex
 	running *apiary.Service // guarded by mu; nil until the services are built
@@ -47,17 +48,16 @@ type process struct {
 // newProcess makes the keys and checks what can be checked; nothing is started.
 func newProcess(cfg Config, dir *datadir.Dir, env *boot.Env, program string, out io.Writer) (p *process, err error) {
 	p = &process{cfg: cfg, dir: dir, env: env, program: program, out: out}
-	if p.relay, err = loadIdentity(dir, "relay"); err != nil {
-		return nil, err
-	}
 	if p.operator, err = loadIdentity(dir, "operator"); err != nil {
 		return nil, err
 	}
 	if p.cfg.Services.Gateway.Contact == "" {
 		p.cfg.Services.Gateway.Contact = p.operator.key.PubKey().String()
 	}
-	if p.cfg.Services.Gateway.Self == "" && !p.cfg.Services.Ingest.RelayKey.IsSet() {
-		p.cfg.Services.Gateway.Self = p.relay.key.PubKey().String()
+	if !p.cfg.Services.Ingest.RelayKey.IsSet() {
+		if p.relay, err = loadIdentity(dir, "relay"); err != nil {
+			return nil, err
+		}
 		p.cfg.Services.Ingest.RelayKey = config.NewSecret(p.relay.key.Hex())
 	}
 	if p.control, err = ControlSocket(dir.Path(), Search); err != nil {

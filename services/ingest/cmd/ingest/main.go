@@ -21,6 +21,9 @@ type settings struct {
 	NATS          bus.Config      `embed:"" prefix:"nats."`
 }
 
+// Validate reports what ingest cannot do without a key: nobody makes one here. What it embeds validates itself.
+func (s *settings) Validate() error { return s.CheckKey() }
+
 func main() {
 	cfg := settings{
 		Config:   config.MustDefault(ingest.Config{GRPC: rpc.ServerConfig{Listen: config.Loopback(config.PortIngest)}}),
