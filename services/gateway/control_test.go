@@ -180,3 +180,38 @@ func TestBlockedNetworksLoseTheirSockets(t *testing.T) {
 	}
 	alive(elsewhere)
 }
+
+// TestWhoIsBannedIsGoneAtOnce has a client that does not go when it is told to: nobody sees its key there meanwhile.
+func TestWhoIsBannedIsGoneAtOnce(t *testing.T) {
+	c, option := controlled()
+	w := newWorld(t, option)
+	w.search.set(func() { w.search.onAccess = func([]byte) bool { return true } })
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	ws, resp, err := websocket.Dial(ctx, "ws://"+w.addr, &websocket.DialOptions{Host: openHost})
+	if resp != nil && resp.Body != nil {
+		defer resp.Body.Close()
+	}
+	require.NoError(t, err)
+	defer ws.CloseNow()
+	read := func() wire.RelayFrame {
+		_, b, err := ws.Read(ctx)
+		require.NoError(t, err)
+		f, err := wire.DecodeRelay(b)
+		require.NoError(t, err)
+		return f
+	}
+	ev := nostrtest.Auth(t, "bob", read().Message, "ws://"+openHost+"/", time.Now().Unix())
+	require.NoError(t, ws.Write(ctx, websocket.MessageText, wire.AppendClientAuth(nil, nostrtest.Raw(ev))))
+	require.True(t, read().OK)
+	bob := nostrtest.PubKey("bob")
+	require.False(t, take(t, w.roster.sessions).GetGone())
+
+	w.search.set(func() { w.search.onAccess = func([]byte) bool { return false } })
+	told := time.Now()
+	c.revoke(t, openCommunity, &busv1.Revocation{Target: &busv1.Revocation_Pubkey{Pubkey: bob[:]}, AclVersion: 7})
+	gone := take(t, w.roster.sessions)
+	require.True(t, gone.GetGone())
+	require.Equal(t, bob[:], gone.GetPubkey())
+	require.Less(t, time.Since(told), 4*time.Second, "the closing handshake takes 5")
+}

@@ -36,6 +36,24 @@ type ingest struct {
 	breaks  []context.CancelCauseFunc
 }
 
+// roster hears who is connected.
+type roster struct {
+	ingestv1.UnimplementedPresenceServiceServer
+
+	sessions chan *ingestv1.Session // that were reported; what does not fit is dropped
+}
+
+// ReportSessions implements ingestv1.PresenceServiceServer.
+func (r *roster) ReportSessions(_ context.Context, req *ingestv1.ReportSessionsRequest) (*ingestv1.ReportSessionsResponse, error) {
+	for _, one := range req.GetSessions() {
+		select {
+		case r.sessions <- one:
+		default:
+		}
+	}
+	return &ingestv1.ReportSessionsResponse{}, nil
+}
+
 func (s *ingest) Publish(stream grpc.BidiStreamingServer[ingestv1.PublishRequest, ingestv1.PublishResponse]) error {
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	s.mu.Lock()

@@ -57,6 +57,7 @@ type world struct {
 	moderation *moderation
 	// agents is what all ingest replicas say about attestations.
 	agents *agents
+	roster *roster
 
 	control gateway.Control // nil unless an option sets it
 	service *gateway.Service
@@ -93,7 +94,7 @@ func newWorld(tb testing.TB, opts ...option) *world {
 	tb.Helper()
 	w := &world{
 		tb: tb, memory: rpc.NewMemory(), stops: make(map[string]func()),
-		ingests: []*ingest{{}}, fanouts: []*fanout{newFanout()}, moderation: &moderation{}, agents: &agents{}, queue: &queue{reports: make(chan *searchv1.ListReportsRequest, 16)},
+		ingests: []*ingest{{}}, fanouts: []*fanout{newFanout()}, moderation: &moderation{}, agents: &agents{}, roster: &roster{sessions: make(chan *ingestv1.Session, 16)}, queue: &queue{reports: make(chan *searchv1.ListReportsRequest, 16)},
 		search: &search{hosts: map[string]*searchv1.ResolveCommunityResponse{
 			openHost:   {Community: openCommunity, Name: "Open", Description: "For everybody", Icon: "https://open.example/icon.png", Hosts: []string{openHost}},
 			closedHost: {Community: closedCommunity, Name: "Closed", Closed: true, Hosts: []string{closedHost}},
@@ -134,6 +135,7 @@ func (w *world) ingestServer(s *ingest) func(grpc.ServiceRegistrar) {
 		ingestv1.RegisterModerationServiceServer(r, w.moderation)
 		ingestv1.RegisterOverlayServiceServer(r, overlays{})
 		ingestv1.RegisterAgentServiceServer(r, w.agents)
+		ingestv1.RegisterPresenceServiceServer(r, w.roster)
 	}
 }
 

@@ -45,7 +45,7 @@ type Session struct {
 	subs   map[string]*subscription
 	lagged []*subscription // to be closed when there is room
 	counts int
-	left   bool // the connection has ended
+	left   bool // the connection has ended, or must
 }
 
 // Start begins a session on c. join is called once frames may be sent; when it reports false the process is draining and
@@ -85,6 +85,14 @@ func (s *Session) end() {
 func (s *Session) leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.leaveLocked()
+}
+
+// leaveLocked is leave, once. Called with mu held.
+func (s *Session) leaveLocked() {
+	if s.left {
+		return
+	}
 	s.left = true
 	for _, key := range s.Principal().GetPubkeys() {
 		s.srv.Roster.Leave(s.community.ID, nostr.PubKey(key))
@@ -109,9 +117,10 @@ func (s *Session) Kill() { s.conn.Kill() }
 func (s *Session) Addr() netip.Addr { return s.client.Addr() }
 
 // Revoke closes the connection because its client may not use the community any more, and its subscriptions first, so
-// that the client knows what it will not get.
+// that the client knows what it will not get. Its keys are not present any more, however long the client takes to go.
 func (s *Session) Revoke(reason string) {
 	s.mu.Lock()
+	s.leaveLocked()
 	for id, sub := range s.subs {
 		sub.end()
 		s.closed(id, reason)

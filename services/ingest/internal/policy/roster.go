@@ -39,8 +39,10 @@ type (
 	}
 	// SetProfile is kind 9033.
 	SetProfile struct {
-		// Icon is a URL, also one with the image in it (data:); empty for none.
-		Icon string
+		// Icon is a URL, also one with the image in it (data:); empty for none, and nil to leave it.
+		Icon *string
+		// Display is set when it also says how clients show threads. To say so takes a moderator.
+		Display bool
 	}
 	// JoinRelay is kind 28934.
 	JoinRelay struct {
@@ -108,16 +110,35 @@ func parseChangeRole(c *Candidate) (any, Verdict) {
 	return &ChangeRole{target, role}, v
 }
 
+// parseSetProfile reads what is to be set. A command without a tag clears the icon, as older clients do it. Pages of a channel have no
+// threads' replies between the messages, so that is all that can be asked for.
 func parseSetProfile(c *Candidate) (any, Verdict) {
-	icon, ok := c.Event.Tags.First("icon")
-	if !ok {
-		return nil, invalid("missing icon tag")
-	}
-	if !isIcon(icon) {
+	icon, sets := c.Event.Tags.First("icon")
+	replies, display := c.Event.Tags.First("thread_replies_in_channel")
+	switch {
+	case !sets && !display && len(c.Event.Tags) > 0:
+		return nil, invalid("missing icon or thread_replies_in_channel tag")
+	case !isIcon(icon):
 		return nil, invalid("icon must be an http or https URL, or an image as a data URL")
 	}
-	return &SetProfile{icon}, Verdict{}
+	if display {
+		switch strings.ToLower(replies) {
+		case "false", "0", "no", "off":
+		case "true", "1", "yes", "on":
+			return nil, NoRepliesInChannel
+		default:
+			return nil, invalid("thread_replies_in_channel must be true or false")
+		}
+	}
+	p := &SetProfile{Display: display}
+	if sets || !display {
+		p.Icon = &icon
+	}
+	return p, Verdict{}
 }
+
+// NoRepliesInChannel answers the wish to have the replies of threads among the messages of their channel.
+var NoRepliesInChannel = Verdict{fault.Restricted, "this relay does not show thread replies in channels"}
 
 func isIcon(icon string) bool {
 	switch {
@@ -200,8 +221,8 @@ func (r *ChangeRole) Judge(by nostr.PubKey, actor, target Role) Verdict {
 }
 
 // Judge decides on a change of the profile. A community that nobody looks after takes its icon from anybody.
-func (*SetProfile) Judge(actor Role, looksAfter bool) Verdict {
-	if looksAfter && !actor.Moderates() {
+func (p *SetProfile) Judge(actor Role, looksAfter bool) Verdict {
+	if (looksAfter || p.Display) && !actor.Moderates() {
 		return notModerator
 	}
 	return Verdict{}

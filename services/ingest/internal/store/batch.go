@@ -29,7 +29,7 @@ type entry struct {
 	erase   []stored // what it replaces or deletes
 	more    bool     // a request to vanish left events to SweepVanished
 
-	doomed   bool // a request to join, or a wish to moderate, that cannot be granted, so that the community need not be held for it
+	doomed   bool // a command that cannot be granted, so that the community need not be held for it
 	done     bool // a command that was carried out
 	followUp bool // the relay signed it because of a command or another change
 

@@ -126,11 +126,11 @@ func (t *transaction) execute(ctx context.Context, conn *pgx.Conn) error {
 			continue
 		}
 		x := &change{transaction: t, conn: conn, community: e.Community}
-		if e.doomed && forModerators(e.Command.Asks) {
-			switch role, err := x.role(ctx, e.Event.PubKey); {
+		if _, joins := e.Command.Asks.(*policy.JoinRelay); e.doomed && !joins {
+			switch hopeless, err := x.isHopeless(ctx, e); {
 			case err != nil:
 				return err
-			case role.Moderates():
+			case !hopeless:
 				return errMoved // since then; the community is not held as it would have to be
 			}
 		}

@@ -151,6 +151,7 @@ func TestRosterCommands(t *testing.T) {
 	invalid := func(msg string) policy.Verdict { return policy.Verdict{Reason: fault.Invalid, Message: msg} }
 	ok := policy.Verdict{}
 	role := func(r string) nostrtest.Option { return nostrtest.Tag("role", r) }
+	replies := func(value string) nostrtest.Option { return nostrtest.Tag("thread_replies_in_channel", value) }
 	must := invalid("actor not authorized: must be admin or owner")
 	for _, c := range []struct {
 		name, by string
@@ -177,6 +178,8 @@ func TestRosterCommands(t *testing.T) {
 		{"an owner changes an owner's", "owner", 9032, []nostrtest.Option{p("other"), role("member")}, invalid("actor not authorized: cannot change the role of an owner")},
 		{"an owner changes nobody's", "owner", 9032, []nostrtest.Option{p("nobody"), role("member")}, invalid("target is not a relay member")},
 		{"an admin sets the icon", "admin", 9033, []nostrtest.Option{nostrtest.Tag("icon", "https://example.com/i.png")}, ok},
+		{"an admin wants threads apart", "admin", 9033, []nostrtest.Option{replies("off")}, ok},
+		{"a member wants threads apart", "one", 9033, []nostrtest.Option{replies("false")}, must},
 		{"an outsider leaves", "stranger", 28936, []nostrtest.Option{nostrtest.Tag("-")}, policy.NotMember},
 		{"an owner leaves", "owner", 28936, []nostrtest.Option{nostrtest.Tag("-")}, invalid("relay owner cannot leave")},
 		{"a member leaves", "one", 28936, []nostrtest.Option{nostrtest.Tag("-")}, policy.Left},
@@ -191,6 +194,19 @@ func TestRosterCommands(t *testing.T) {
 		key("owner"): "owner", key("other"): "owner", key("admin"): "admin", key("two"): "admin", key("member"): "admin",
 	}, f.roster(closed))
 	require.Equal(t, 1, f.count(`SELECT count(*) FROM ingest.communities WHERE id = $1 AND icon = 'https://example.com/i.png'`, closed))
+	v, _ := f.order(f.command(closed, "admin", 9033))
+	require.Equal(t, ok, v)
+	require.Zero(t, f.count(`SELECT count(*) FROM ingest.communities WHERE id = $1 AND icon <> ''`, closed), "one without a tag clears the icon")
+}
+
+// The icon of a community that nobody looks after is anybody's to set; how threads are shown is not.
+func TestProfileWithoutModerators(t *testing.T) {
+	f := newFixture(t)
+	_, err := f.admin.Exec(t.Context(), `DELETE FROM ingest.community_members WHERE community_id = $1`, f.community)
+	require.NoError(t, err)
+	threads := nostrtest.Tag("thread_replies_in_channel", "false")
+	require.True(t, f.verdict(f.command(f.community, "bob", nostr.KindRelaySetProfile, nostrtest.Tag("icon", ""))).Accepted())
+	require.False(t, f.verdict(f.command(f.community, "bob", nostr.KindRelaySetProfile, nostrtest.Tag("icon", ""), threads)).Accepted())
 }
 
 func TestCommandsOfBannedAndWithoutKey(t *testing.T) {

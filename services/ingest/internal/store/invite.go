@@ -216,23 +216,19 @@ func (x *change) forgetInvitesOf(ctx context.Context, pubkey nostr.PubKey) error
 	return nil
 }
 
-// doom marks the requests to join, and the wishes to moderate, that will be refused, as far as that can be told without a lock:
-// they need not have the community wait for them.
+// doom marks the commands that will be refused, as far as that can be told without a lock: they need not have the community wait for
+// them.
 func (t *transaction) doom(ctx context.Context, conn *pgx.Conn) error {
 	for _, e := range t.entries {
 		if e.Command == nil {
 			continue
 		}
-		if forModerators(e.Command.Asks) {
-			role, err := (&change{conn: conn, community: e.Community}).role(ctx, e.Event.PubKey)
-			if err != nil {
-				return err
-			}
-			e.doomed = !role.Moderates()
-			continue
-		}
 		join, ok := e.Command.Asks.(*policy.JoinRelay)
 		if !ok {
+			var err error
+			if e.doomed, err = (&change{conn: conn, community: e.Community}).isHopeless(ctx, e); err != nil {
+				return err
+			}
 			continue
 		}
 		_, err := judgeClaim(ctx, conn, t.joins, claimOf(e, join))

@@ -70,6 +70,15 @@ func TestWhoMayNotModerateHoldsNobodyUp(t *testing.T) {
 		require.False(t, result.Verdicts[0].Accepted(), kind)
 		require.Nil(t, result.Row, kind)
 	}
+	for _, c := range []*policy.Candidate{
+		f.command(f.community, "mallory", nostr.KindRelaySetProfile, nostrtest.Tag("icon", "")),
+		f.command(f.community, "mallory", nostr.KindRelayLeaveRequest, nostrtest.Tag("-")),
+		f.command(f.community, "owner", nostr.KindRelayLeaveRequest, nostrtest.Tag("-")),
+	} {
+		result, err := f.Commit(ctx, []*policy.Candidate{c})
+		require.NoError(t, err, c.Event.Kind)
+		require.False(t, result.Verdicts[0].Accepted(), c.Event.Kind)
+	}
 }
 
 // However many changes wait for a community, batches of the others find a connection.

@@ -197,14 +197,22 @@ func (s *Store) expectModerator(ctx context.Context, community int64, pubkey nos
 	})
 }
 
-// forModerators reports whether a command is refused to everybody but owners and admins, whatever else is true.
-func forModerators(asks any) bool {
-	switch asks.(type) {
+// isHopeless reports whether a command is refused because of what its author is in the community, whatever else is true. Of
+// requests to join, judgeClaim says it.
+func (x *change) isHopeless(ctx context.Context, e *entry) (bool, error) {
+	switch asks := e.Command.Asks.(type) {
 	case *policy.AddMember, *policy.RemoveMember, *policy.ChangeRole,
 		*policy.Ban, *policy.Unban, *policy.Timeout, *policy.Untimeout, *policy.ResolveReport:
-		return true
+		role, err := x.role(ctx, e.Event.PubKey)
+		return !role.Moderates(), err
+	case *policy.LeaveRelay:
+		role, err := x.role(ctx, e.Event.PubKey)
+		return !asks.Judge(role).Accepted(), err
+	case *policy.SetProfile:
+		v, err := x.judgeProfile(ctx, e, asks)
+		return !v.Accepted(), err
 	}
-	return false
+	return false, nil
 }
 
 // exec does one statement.

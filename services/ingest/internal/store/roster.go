@@ -224,7 +224,7 @@ func (x *change) rolesOf(ctx context.Context, a, b nostr.PubKey) (roleA, roleB p
 	return roleA, roleB, err
 }
 
-func (x *change) setProfile(ctx context.Context, e *entry, p *policy.SetProfile) (policy.Verdict, error) {
+func (x *change) judgeProfile(ctx context.Context, e *entry, p *policy.SetProfile) (policy.Verdict, error) {
 	actor, err := x.role(ctx, e.Event.PubKey)
 	if err != nil {
 		return policy.Verdict{}, err
@@ -233,10 +233,15 @@ func (x *change) setProfile(ctx context.Context, e *entry, p *policy.SetProfile)
 	if err := x.conn.QueryRow(ctx, sqlHasModerator, x.community).Scan(&looksAfter); err != nil {
 		return policy.Verdict{}, fmt.Errorf("look for a moderator: %w", err)
 	}
-	if v := p.Judge(actor, looksAfter); !v.Accepted() {
-		return v, nil
+	return p.Judge(actor, looksAfter), nil
+}
+
+func (x *change) setProfile(ctx context.Context, e *entry, p *policy.SetProfile) (policy.Verdict, error) {
+	v, err := x.judgeProfile(ctx, e, p)
+	if err != nil || !v.Accepted() || p.Icon == nil {
+		return v, err
 	}
-	_, err = x.conn.Exec(ctx, sqlSetIcon, x.community, p.Icon)
+	_, err = x.conn.Exec(ctx, sqlSetIcon, x.community, *p.Icon)
 	return policy.Verdict{}, err
 }
 
