@@ -8,8 +8,6 @@ import (
 	"github.com/apiary-relay/apiary/pkg/nostr"
 	"github.com/apiary-relay/apiary/pkg/tenant"
 	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
-	"github.com/apiary-relay/apiary/services/search/internal/access"
-	"github.com/apiary-relay/apiary/services/search/internal/plan"
 	"github.com/apiary-relay/apiary/services/search/internal/store"
 )
 
@@ -54,7 +52,5 @@ func (s *Service) moderation(ctx context.Context, community tenant.ID, actor nos
 	if list != searchv1.ModerationList_MODERATION_LIST_REPORTED_EVENTS {
 		return nil, fault.New(fault.Invalid, "no such list")
 	}
-	reports, _ := plan.Rows(&nostr.Filter{Kinds: []nostr.Kind{nostr.KindReport}},
-		access.Reader{Community: community, Keys: []nostr.PubKey{actor}, Now: s.now().Unix()}, store.MaxEntries, s.cfg.AnswerBytes)
-	return s.store.Reported(ctx, community, actor, reports)
+	return s.store.Reported(ctx, community, actor, s.now().Unix(), s.cfg.AnswerBytes)
 }

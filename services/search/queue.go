@@ -11,8 +11,6 @@ import (
 	"github.com/apiary-relay/apiary/pkg/nostr"
 	"github.com/apiary-relay/apiary/pkg/tenant"
 	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
-	"github.com/apiary-relay/apiary/services/search/internal/access"
-	"github.com/apiary-relay/apiary/services/search/internal/plan"
 	"github.com/apiary-relay/apiary/services/search/internal/store"
 )
 
@@ -62,9 +60,7 @@ func (s *Service) ListReports(ctx context.Context, req *searchv1.ListReportsRequ
 		return nil, fault.New(fault.Invalid, "no such status")
 	}
 	list, err := queue(ctx, s, req, func(ctx context.Context, community tenant.ID, actor nostr.PubKey, limit int) ([]store.Report, error) {
-		reports, _ := plan.Rows(&nostr.Filter{Kinds: []nostr.Kind{nostr.KindReport}},
-			access.Reader{Community: community, Keys: []nostr.PubKey{actor}, Now: s.now().Unix()}, store.MaxEntries, s.cfg.AnswerBytes)
-		return s.store.Reports(ctx, community, actor, reports, status, limit)
+		return s.store.Reports(ctx, community, actor, s.now().Unix(), s.cfg.AnswerBytes, status, limit)
 	})
 	if err != nil {
 		return nil, err

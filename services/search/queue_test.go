@@ -1,6 +1,7 @@
 package search
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -29,7 +30,7 @@ VALUES ($1, $2, $3, now() + interval '1 minute', now() + interval '1 hour'), ($1
 INSERT INTO ingest.moderation_actions (community_id, action, actor, pubkey, reason) VALUES ($1, 'ban', $2, $3, 'one'), ($4, 'ban', $2, $3, 'other'), ($1, 'unban', $2, $3, 'two')`,
 		int64(community), alice[:], carol[:], int64(other))
 	report := func(of nostr.ID, at int64) *nostr.Event {
-		return nostrtest.Event(t, "carol", nostrtest.Kind(nostr.KindReport), nostrtest.Tag("e", of.String(), "spam"), nostrtest.CreatedAt(nostrtest.Epoch+at))
+		return nostrtest.Event(t, "dave", nostrtest.Kind(nostr.KindReport), nostrtest.Tag("e", of.String(), "spam"), nostrtest.CreatedAt(nostrtest.Epoch+at))
 	}
 	open, byTarget, escalated := report(nostr.ID{1}, 1), report(nostr.ID{2}, 2), report(nostr.ID{3}, 4)
 	since := report(nostr.ID{2}, 3) // its author has edited what was decided on
@@ -89,4 +90,55 @@ INSERT INTO ingest.report_decisions (community_id, report_id, status, action, de
 	}
 	_, err = s.ListReports(t.Context(), &searchv1.ListReportsRequest{Community: int64(community), Actor: alice[:], Limit: 1, Status: 9})
 	require.Equal(t, fault.Invalid, fault.ReasonOf(err))
+}
+
+// TestNobodyCrowdsOutReports has a member and its agent report without end, in number or in size: what others have reported
+// stays in both lists, and a ban takes the flood out of them.
+func TestNobodyCrowdsOutReports(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.AnswerBytes = 4 << 20
+	s, db := newService(t, cfg)
+	serve(t, s)
+	alice, mallory, bot := nostrtest.PubKey("alice"), nostrtest.PubKey("mallory"), nostrtest.PubKey("bot")
+	community := db.Community(t, "open")
+	db.Promote(t, community, "owner", alice)
+	db.Exec(t, `INSERT INTO ingest.agents (community_id, pubkey, owner) VALUES ($1, $2, $3)`, int64(community), bot[:], mallory[:])
+	var at int64 = nostrtest.Epoch
+	report := func(by string, of nostr.ID, content string) *nostr.Event {
+		at++
+		return nostrtest.Event(t, by, nostrtest.Kind(nostr.KindReport), nostrtest.Tag("e", of.String(), "spam"),
+			nostrtest.CreatedAt(at), nostrtest.Content(content))
+	}
+	const share = 500
+	serious := nostr.ID{1}
+	all := []*nostr.Event{report("carol", serious, "")}
+	flood := func(by string, n int, content string) {
+		for i := range n {
+			all = append(all, report(by, nostr.ID{2, byte(i >> 8), byte(i), by[0]}, content))
+		}
+	}
+	flood("mallory", 40, strings.Repeat("x", 200<<10))
+	flood("bot", 300, "")
+	flood("mallory", 300, "")
+	db.Insert(t, community, all...)
+	lists := func() (reports []*searchv1.ReportEntry, events []*searchv1.ModerationEntry) {
+		a, err := s.ListReports(t.Context(), &searchv1.ListReportsRequest{
+			Community: int64(community), Actor: alice[:], Limit: 500, Status: searchv1.ReportStatus_REPORT_STATUS_OPEN,
+		})
+		require.NoError(t, err)
+		b, err := s.ListModeration(t.Context(), &searchv1.ListModerationRequest{
+			Community: int64(community), Actor: alice[:], List: searchv1.ModerationList_MODERATION_LIST_REPORTED_EVENTS,
+		})
+		require.NoError(t, err)
+		return a.GetReports(), b.GetEntries()
+	}
+	_, events := lists()
+	require.Len(t, events, share+1, "so many of mallory and its agent together")
+	require.Equal(t, serious.String(), events[share].GetValue())
+
+	db.Ban(t, community, mallory)
+	reports, events := lists()
+	require.Len(t, reports, 1)
+	require.Len(t, events, 1)
+	require.Equal(t, serious.String(), events[0].GetValue())
 }

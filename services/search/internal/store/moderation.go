@@ -10,9 +10,7 @@ import (
 
 	"github.com/apiary-relay/apiary/pkg/fault"
 	"github.com/apiary-relay/apiary/pkg/nostr"
-	"github.com/apiary-relay/apiary/pkg/nostr/wire"
 	"github.com/apiary-relay/apiary/pkg/tenant"
-	"github.com/apiary-relay/apiary/services/search/internal/plan"
 )
 
 // Bounds of a list of moderators: entries, bytes of all of them, and bytes of what a reporter wrote.
@@ -97,25 +95,15 @@ func (s *Store) Moderation(ctx context.Context, community tenant.ID, actor nostr
 }
 
 // Reported returns the events that reports (NIP-56) name and on which nobody has decided, the latest report
-// first; each once, with what its latest reporter gave. reports is made by plan.Rows and finds the reports,
-// so that a moderator is told of no more than it may read; it bounds how many are looked at. The error is
-// Restricted unless actor moderates the community.
-func (s *Store) Reported(ctx context.Context, community tenant.ID, actor nostr.PubKey, reports plan.Plan) (entries []Entry, err error) {
+// first; each once, with what its latest reporter gave. Reports that have expired by now, in Unix seconds, are none; bytes bounds
+// what is read. The error is Restricted unless actor moderates the community.
+func (s *Store) Reported(ctx context.Context, community tenant.ID, actor nostr.PubKey, now, bytes int64) (entries []Entry, err error) {
 	err = s.asModerator(ctx, community, actor, func(ctx context.Context, tx pgx.Tx) error {
 		entries = nil
-		rows, err := tx.Query(ctx, reports.SQL, reports.Args...)
-		if err != nil {
-			return fmt.Errorf("find reports: %w", err)
-		}
 		reported := make(map[nostr.ID]string)
 		var order [][]byte
 		var latest []int64
-		var raw []byte
-		_, err = pgx.ForEachRow(rows, []any{nil, nil, &raw}, func() error {
-			e, err := wire.DecodeEvent(raw, wire.Limits{})
-			if err != nil {
-				return fmt.Errorf("read report: %w", err)
-			}
+		err := readReports(ctx, tx, community, now, bytes, func(_ []byte, e *nostr.Event) {
 			for t := range e.Tags.All("e") {
 				id, err := nostr.ParseID(t.Value())
 				if _, again := reported[id]; again || err != nil || len(order) == MaxEntries {
@@ -124,12 +112,11 @@ func (s *Store) Reported(ctx context.Context, community tenant.ID, actor nostr.P
 				reported[id] = reasonOf(t, e.Content)
 				order, latest = append(order, id[:]), append(latest, e.CreatedAt)
 			}
-			return nil
 		})
 		if err != nil {
-			return fmt.Errorf("read reports: %w", err)
+			return err
 		}
-		rows, err = tx.Query(ctx, decided, int64(community), order, latest)
+		rows, err := tx.Query(ctx, decided, int64(community), order, latest)
 		if err != nil {
 			return fmt.Errorf("find decisions: %w", err)
 		}

@@ -10,7 +10,6 @@ import (
 	"github.com/apiary-relay/apiary/pkg/nostr"
 	"github.com/apiary-relay/apiary/pkg/nostr/wire"
 	"github.com/apiary-relay/apiary/pkg/tenant"
-	"github.com/apiary-relay/apiary/services/search/internal/plan"
 )
 
 // Report is a report (NIP-56) and what became of it.
@@ -60,6 +59,35 @@ FROM unnest($2::bytea[], $3::bytea[], $4::bigint[]) WITH ORDINALITY AS q (id, ta
 LEFT JOIN ingest.report_decisions r ON r.community_id = $1 AND r.report_id = q.id
 ORDER BY q.n`
 
+	// reports reads the newest reports, the newest first, of those that are not banned and as many of each member as are its
+	// share, with its agents. Parameters: community, time, how many are looked at, a share in reports and in bytes, most bytes, most
+	// reports. How much is written in a report is looked at without reading it.
+	//
+	// Index: events_kind, agents_pkey, banned_pubkeys_pkey, events_time.
+	reports = `
+WITH newest AS MATERIALIZED (
+    SELECT e.created_at, e.id, e.pubkey, octet_length(e.raw) AS size FROM ingest.events e
+    WHERE e.community_id = $1 AND e.kind = 1984 AND e.channel_id IS NULL AND (e.expires_at IS NULL OR e.expires_at > $2)
+    ORDER BY e.created_at DESC, e.id LIMIT $3
+), reporter AS MATERIALIZED (
+    SELECT k.pubkey, coalesce((SELECT a.owner FROM ingest.agents a WHERE a.community_id = $1 AND a.pubkey = k.pubkey), k.pubkey) AS member
+    FROM (SELECT DISTINCT pubkey FROM newest) AS k
+    WHERE NOT EXISTS (SELECT FROM ingest.barred b WHERE b.community_id = $1 AND b.pubkey = k.pubkey OFFSET 0)
+), shared AS (
+    SELECT n.created_at, n.id, n.size, row_number() OVER own AS nth, sum(n.size) OVER own AS bytes
+    FROM newest n JOIN reporter r ON r.pubkey = n.pubkey
+    WINDOW own AS (PARTITION BY r.member ORDER BY n.created_at DESC, n.id ROWS UNBOUNDED PRECEDING)
+), chosen AS MATERIALIZED (
+    SELECT created_at, id FROM (
+        SELECT created_at, id, sum(size) OVER (ORDER BY created_at DESC, id ROWS UNBOUNDED PRECEDING) AS bytes
+        FROM shared WHERE nth <= $4 AND bytes <= $5) AS s
+    WHERE bytes <= $6 ORDER BY created_at DESC, id LIMIT $7
+)
+SELECT e.raw FROM chosen c
+CROSS JOIN LATERAL (
+    SELECT e.raw FROM ingest.events e WHERE e.community_id = $1 AND e.created_at = c.created_at AND e.id = c.id OFFSET 0) AS e
+ORDER BY c.created_at DESC, c.id`
+
 	// Index: moderation_actions_pkey.
 	actions = `
 SELECT action, actor, command_id, pubkey, event_id, report_id, subject, reason, expires_at, decided_at
@@ -75,26 +103,46 @@ WHERE community_id = $1 AND expires_at > now()
 ORDER BY 5 DESC, 1 LIMIT $2`
 )
 
-// Reports returns up to limit reports with a status, or with any if it is empty, the newest first. reports is made by
-// plan.Rows, as for Reported. The error is Restricted unless actor moderates the community.
+// Bounds of the reports that are looked at: how many of the newest there are, and how many and how many bytes of a member and its
+// agents are taken of those, so that nobody can crowd out what others have reported.
+const (
+	maxNewest     = 100_000
+	reporterShare = 500
+	reporterBytes = 1 << 20
+)
+
+// readReports passes each report to each, the newest first: at most MaxEntries, and bytes of them.
+func readReports(ctx context.Context, tx pgx.Tx, community tenant.ID, now, bytes int64, each func(raw []byte, e *nostr.Event)) error {
+	rows, err := tx.Query(ctx, reports, int64(community), now, maxNewest, reporterShare, min(reporterBytes, bytes), bytes, MaxEntries)
+	if err != nil {
+		return fmt.Errorf("find reports: %w", err)
+	}
+	var raw []byte
+	if _, err := pgx.ForEachRow(rows, []any{&raw}, func() error {
+		e, err := wire.DecodeEvent(raw, wire.Limits{})
+		if err != nil {
+			return fmt.Errorf("decode report: %w", err)
+		}
+		each(raw, e)
+		raw = nil // the next row is scanned into its own
+		return nil
+	}); err != nil {
+		return fmt.Errorf("read reports: %w", err)
+	}
+	return nil
+}
+
+// Reports returns up to limit reports with a status, or with any if it is empty, the newest first. now and bytes are as for
+// Reported. The error is Restricted unless actor moderates the community.
 func (s *Store) Reports(
-	ctx context.Context, community tenant.ID, actor nostr.PubKey, reports plan.Plan, status string, limit int,
+	ctx context.Context, community tenant.ID, actor nostr.PubKey, now, bytes int64, status string, limit int,
 ) (list []Report, err error) {
 	err = s.asModerator(ctx, community, actor, func(ctx context.Context, tx pgx.Tx) error {
 		list = nil
-		rows, err := tx.Query(ctx, reports.SQL, reports.Args...)
-		if err != nil {
-			return fmt.Errorf("find reports: %w", err)
-		}
 		var all []Report
 		var ids, targets [][]byte
 		var reported []int64
-		var raw []byte
-		if _, err := pgx.ForEachRow(rows, []any{nil, nil, &raw}, func() error {
-			e, err := wire.DecodeEvent(raw, wire.Limits{})
-			if err != nil {
-				return fmt.Errorf("read report: %w", err)
-			}
+		err := readReports(ctx, tx, community, now, bytes, func(raw []byte, e *nostr.Event) {
 			target := e.ID // of itself, if it names no event
 			if text, ok := e.Tags.First("e"); ok {
 				if id, err := nostr.ParseID(text); err == nil {
@@ -104,12 +152,12 @@ func (s *Store) Reports(
 			all = append(all, Report{Event: raw})
 			ids, targets = append(ids, append([]byte(nil), e.ID[:]...)), append(targets, append([]byte(nil), target[:]...))
 			reported = append(reported, e.CreatedAt)
-			raw = nil // the next row is scanned into its own
-			return nil
-		}); err != nil {
-			return fmt.Errorf("read reports: %w", err)
+		})
+		if err != nil {
+			return err
 		}
-		if rows, err = tx.Query(ctx, decisions, int64(community), ids, targets, reported); err != nil {
+		rows, err := tx.Query(ctx, decisions, int64(community), ids, targets, reported)
+		if err != nil {
 			return fmt.Errorf("find decisions: %w", err)
 		}
 		n := 0
