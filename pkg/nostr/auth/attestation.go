@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -76,7 +77,7 @@ func ParseAttestation(tag nostr.Tag, agent nostr.PubKey) (Attestation, error) {
 		return Attestation{}, ErrSelfAttested
 	}
 	a := Attestation{Owner: owner, Agent: agent, after: math.MinInt64, before: math.MaxInt64}
-	if !a.parseConditions(tag[2]) {
+	if _, ok := a.parseConditions(tag[2]); !ok {
 		return Attestation{}, ErrConditions
 	}
 	digest := attestationDigest(agent, tag[2])
@@ -86,14 +87,17 @@ func ParseAttestation(tag nostr.Tag, agent nostr.PubKey) (Attestation, error) {
 	return a, nil
 }
 
-// Attest returns the tag by which an owner attests that a key is its agent's. The error is ErrConditions, or
-// ErrSelfAttested.
+// Attest returns the tag by which an owner attests that a key is its agent's. The error is ErrConditions, saying
+// which part of them is wrong, or ErrSelfAttested.
 func Attest(owner *nostr.SecretKey, agent nostr.PubKey, conditions string) (nostr.Tag, error) {
 	if owner.PubKey() == agent {
 		return nil, ErrSelfAttested
 	}
-	if !new(Attestation).parseConditions(conditions) {
-		return nil, ErrConditions
+	if len(conditions) > maxConditions {
+		return nil, fmt.Errorf("%w: longer than %d bytes", ErrConditions, maxConditions)
+	}
+	if bad, ok := new(Attestation).parseConditions(conditions); !ok {
+		return nil, fmt.Errorf("%w: %q is none of kind=NUMBER, created_at<UNIXTIME and created_at>UNIXTIME", ErrConditions, bad)
 	}
 	digest := attestationDigest(agent, conditions)
 	sig, err := owner.SignDigest(&digest)
@@ -110,42 +114,42 @@ func attestationDigest(agent nostr.PubKey, conditions string) [32]byte {
 
 // parseConditions reads clauses that are joined by &. All of them hold together, so of several bounds the narrowest
 // counts. Which kinds of events the agent may sign is read, and is none of a proof's concern: a proof is of another kind
-// than what the agent will send.
-func (a *Attestation) parseConditions(text string) bool {
+// than what the agent will send. It returns the first clause that is malformed, if one is.
+func (a *Attestation) parseConditions(text string) (bad string, ok bool) {
 	if len(text) > maxConditions {
-		return false
+		return text, false
 	}
 	if text == "" {
-		return true
+		return "", true
 	}
 	for clause := range strings.SplitSeq(text, "&") {
 		at := strings.IndexAny(clause, "=<>")
 		if at < 0 {
-			return false
+			return clause, false
 		}
 		value := clause[at+1:]
 		switch clause[:at+1] {
 		case "kind=":
 			if _, ok := canonical(value, math.MaxUint16); !ok {
-				return false
+				return clause, false
 			}
 		case "created_at<":
 			n, ok := canonical(value, math.MaxUint32)
 			if !ok {
-				return false
+				return clause, false
 			}
 			a.before = min(a.before, n)
 		case "created_at>":
 			n, ok := canonical(value, math.MaxUint32)
 			if !ok {
-				return false
+				return clause, false
 			}
 			a.after = max(a.after, n)
 		default:
-			return false
+			return clause, false
 		}
 	}
-	return true
+	return "", true
 }
 
 // canonical reads a decimal number from 0 to most without leading zeros.

@@ -93,6 +93,14 @@ func TestAttestationIsForOneAgent(t *testing.T) {
 	require.ErrorIs(t, err, auth.ErrSelfAttested)
 }
 
+func TestAttestSaysWhichConditionIsMalformed(t *testing.T) {
+	t.Parallel()
+	_, err := auth.Attest(nostrtest.Key("alice"), nostrtest.PubKey("bot"), "kind=1&foo=1&bar")
+	require.EqualError(t, err, `the conditions of the auth tag are malformed: "foo=1" is none of kind=NUMBER, created_at<UNIXTIME and created_at>UNIXTIME`)
+	_, err = auth.Attest(nostrtest.Key("alice"), nostrtest.PubKey("bot"), strings.Repeat("kind=1&", 200)+"kind=1")
+	require.EqualError(t, err, "the conditions of the auth tag are malformed: longer than 1024 bytes")
+}
+
 func TestAttestationConditions(t *testing.T) {
 	t.Parallel()
 	for _, conditions := range []string{

@@ -234,6 +234,13 @@ func reports(t *testing.T, c *cluster.Cluster) {
 	require.Equal(t, "ban", audit.Actions[2]["action"])
 	require.Equal(t, first.ID.String(), audit.Actions[2]["report_id"])
 	require.Equal(t, nostrtest.PubKey(who(t, "alice")).String(), audit.Actions[2]["actor"])
+
+	// So are changes of the roster by command.
+	order(t, alice, nostr.KindRelayRemoveMember, against(who(t, "carol")))
+	require.Equal(t, http.StatusOK, get(t, c.Gateway(1), host, who(t, "alice"), "/moderation/audit?limit=1", &audit))
+	require.Equal(t, "kick", audit.Actions[0]["action"])
+	require.Equal(t, nostrtest.PubKey(who(t, "carol")).String(), audit.Actions[0]["pubkey"])
+	require.NotEmpty(t, audit.Actions[0]["command_id"])
 }
 
 // TestABanWhileNATSIsAway is told to nobody; when NATS is back, every gateway looks by itself.

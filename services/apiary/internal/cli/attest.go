@@ -13,7 +13,7 @@ import (
 type attestCmd struct {
 	keyFlag    `embed:""`
 	Agent      string `arg:"" help:"Public key of the agent, in hex or as npub."`
-	Conditions string `help:"When it holds, such as created_at<1893456000, and of which kinds; joined by &." env:"-" placeholder:"TEXT"`
+	Conditions string `help:"When it holds and of which kinds: kind=1, created_at<1893456000, created_at>1577836800; joined by &." env:"-" placeholder:"TEXT"`
 }
 
 // run prints the tag by which the key attests that another one is its agent's (NIP-OA), as JSON. The agent shows it with

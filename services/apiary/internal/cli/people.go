@@ -51,9 +51,9 @@ func (c *leaveCmd) run(ctx context.Context, env env) error {
 
 type banCmd struct {
 	sendFlags `embed:""`
-	Pubkey    string        `arg:"" help:"Public key, in hex or as npub."`
-	For       time.Duration `help:"How long; for ever if it is not given." env:"-" placeholder:"TIME"`
-	Reason    string        `help:"Why, for the other moderators." env:"-" placeholder:"TEXT"`
+	Pubkey    string `arg:"" help:"Public key, in hex or as npub."`
+	For       span   `help:"How long, such as 12h or 7d; for ever if it is not given." env:"-" placeholder:"TIME"`
+	Reason    string `help:"Why, for the other moderators." env:"-" placeholder:"TEXT"`
 }
 
 func (c *banCmd) run(ctx context.Context, env env) error {
@@ -61,12 +61,9 @@ func (c *banCmd) run(ctx context.Context, env env) error {
 	if err != nil {
 		return err
 	}
-	if c.For < 0 {
-		return usageError{"--for must not be negative"}
-	}
 	tags := nostr.Tags{{"p", key.String()}}
 	if c.For > 0 {
-		tags = append(tags, nostr.Tag{"expiration", strconv.FormatInt(time.Now().Add(c.For).Unix(), 10)})
+		tags = append(tags, nostr.Tag{"expiration", strconv.FormatInt(time.Now().Add(time.Duration(c.For)).Unix(), 10)})
 	}
 	if c.Reason != "" {
 		tags = append(tags, nostr.Tag{"reason", c.Reason})

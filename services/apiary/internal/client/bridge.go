@@ -84,7 +84,7 @@ func (b *bridge) stored(ctx context.Context, filter nostr.Filter) ([]message, er
 	messages := make([]message, 0, len(events))
 	for _, raw := range events {
 		m, err := parse(raw)
-		if err == nil && filter.Match(m.event) && len(messages) < maxAnswer {
+		if err == nil && answers(&filter, m.event) && len(messages) < maxAnswer {
 			messages = append(messages, m)
 		}
 	}

@@ -175,7 +175,7 @@ func (l *listener) subscription(ctx context.Context, conn *Conn) error {
 			stored = nil
 		case frame.Label == wire.LabelEvent:
 			m, err := parse(frame.RawEvent)
-			if err != nil || !l.cfg.Filter.Match(m.event) || l.seen.has(sightingOf(m.event, time.Now())) {
+			if err != nil || !answers(&l.cfg.Filter, m.event) || l.seen.has(sightingOf(m.event, time.Now())) {
 				continue
 			}
 			if !live {

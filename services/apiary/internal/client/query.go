@@ -70,7 +70,7 @@ func (c *Conn) stored(ctx context.Context, filter nostr.Filter) ([]message, erro
 			return nil, refusedQuery(frame.Message)
 		case wire.LabelEvent:
 			m, err := parse(frame.RawEvent)
-			if err == nil && filter.Match(m.event) && len(messages) < maxAnswer {
+			if err == nil && answers(&filter, m.event) && len(messages) < maxAnswer {
 				messages = append(messages, m)
 			}
 		}

@@ -126,6 +126,7 @@ const (
 	ActionUntimeout    = "untimeout"
 	ActionAllow        = "allow"
 	ActionKick         = "kick"
+	ActionRole         = "role"
 	ActionDelete       = "delete"
 	ActionAllowEvent   = "allow-event"
 	ActionAllowKind    = "allow-kind"

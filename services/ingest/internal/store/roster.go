@@ -153,14 +153,21 @@ func (x *change) addMember(ctx context.Context, e *entry, a *policy.AddMember) (
 	if v := a.Judge(actor); !v.Accepted() {
 		return v, nil
 	}
-	target, err := x.role(ctx, a.Target)
-	if err != nil || target != "" {
+	done := Action{Name: ActionAllow, PubKey: a.Target[:], Subject: string(a.Role)}
+	switch target, err := x.role(ctx, a.Target); {
+	case err != nil:
 		return policy.Verdict{}, err
+	case target != "":
+		done.Subject = string(target) // which it keeps
+		return policy.Verdict{}, x.record(ctx, commanded(e, ""), done)
 	}
 	if banned, err := x.isBanned(ctx, a.Target); err != nil || banned {
 		return policy.TargetBanned, err
 	}
-	return policy.Verdict{}, x.putMember(ctx, a.Target, a.Role)
+	if err := x.putMember(ctx, a.Target, a.Role); err != nil {
+		return policy.Verdict{}, err
+	}
+	return policy.Verdict{}, x.record(ctx, commanded(e, ""), done)
 }
 
 func (x *change) removeMember(ctx context.Context, e *entry, r *policy.RemoveMember) (policy.Verdict, error) {
@@ -171,7 +178,11 @@ func (x *change) removeMember(ctx context.Context, e *entry, r *policy.RemoveMem
 	if v := r.Judge(e.Event.PubKey, actor, target); !v.Accepted() {
 		return v, nil
 	}
-	return x.expelSaying(ctx, r.Target)
+	v, err := x.expelSaying(ctx, r.Target)
+	if err != nil {
+		return policy.Verdict{}, err
+	}
+	return v, x.record(ctx, commanded(e, ""), Action{Name: ActionKick, PubKey: r.Target[:]})
 }
 
 // expelSaying is expel with the answer to who has removed a key by a command.
@@ -213,7 +224,10 @@ func (x *change) changeRole(ctx context.Context, e *entry, r *policy.ChangeRole)
 			return policy.TargetBanned, err
 		}
 	}
-	return policy.Verdict{}, x.putMember(ctx, r.Target, r.Role)
+	if err := x.putMember(ctx, r.Target, r.Role); err != nil {
+		return policy.Verdict{}, err
+	}
+	return policy.Verdict{}, x.record(ctx, commanded(e, ""), Action{Name: ActionRole, PubKey: r.Target[:], Subject: string(r.Role)})
 }
 
 func (x *change) rolesOf(ctx context.Context, a, b nostr.PubKey) (roleA, roleB policy.Role, err error) {
@@ -241,8 +255,14 @@ func (x *change) setProfile(ctx context.Context, e *entry, p *policy.SetProfile)
 	if err != nil || !v.Accepted() || p.Icon == nil {
 		return v, err
 	}
-	_, err = x.conn.Exec(ctx, sqlSetIcon, x.community, *p.Icon)
-	return policy.Verdict{}, err
+	if _, err := x.conn.Exec(ctx, sqlSetIcon, x.community, *p.Icon); err != nil {
+		return policy.Verdict{}, fmt.Errorf("set icon: %w", err)
+	}
+	actor, err := x.role(ctx, e.Event.PubKey)
+	if err != nil || !actor.Moderates() { // where nobody looks after the community, anybody may
+		return policy.Verdict{}, err
+	}
+	return policy.Verdict{}, x.record(ctx, commanded(e, ""), Action{Name: ActionDescribe})
 }
 
 func (x *change) leaveRelay(ctx context.Context, e *entry, l *policy.LeaveRelay) (policy.Verdict, error) {
