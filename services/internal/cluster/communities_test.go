@@ -253,6 +253,14 @@ func operators(t *testing.T, c *cluster.Cluster) {
 		require.Equal(t, "not_found", operate(t, c, 0, http.StatusNotFound, http.MethodPost, path, body)["code"], path)
 	}
 	require.Equal(t, "invalid", operate(t, c, 0, http.StatusBadRequest, http.MethodPost, "/archive", `[`)["code"])
+
+	// A word that is mistyped is not passed over: it would make an open community of a closed one.
+	mistyped := map[string]any{"error": `unknown field "acess"`, "code": "invalid"}
+	require.Equal(t, mistyped, operate(t, c, 0, http.StatusBadRequest, http.MethodPost, "", `{"host":"mistyped.example","acess":"closed"}`))
+	require.Equal(t, true, operate(t, c, 0, http.StatusOK, http.MethodGet, "/availability?host=mistyped.example", "")["available"])
+	for _, path := range []string{"/archive", "/unarchive", "/transfer", "/delete", "/aliases", "/release"} {
+		require.Equal(t, mistyped, operate(t, c, 0, http.StatusBadRequest, http.MethodPost, path, `{"acess":1}`), path)
+	}
 }
 
 // archiving closes what is open on every gateway, refuses what comes, and loses nothing.

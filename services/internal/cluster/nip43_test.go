@@ -41,6 +41,11 @@ func invitation(t *testing.T, c *cluster.Cluster) {
 	host := c.CreateCommunity(t, "invitation.example", who(t, "alice"))
 	alice := cluster.DialHost(t, c.Gateway(0), host, who(t, "alice"))
 	roster := alice.Subscribe(nostr.Filter{Kinds: []nostr.Kind{nostr.KindRelayMembers}, Limit: new(0)})
+	for path, body := range map[string]string{"/api/invites": `{"max_use":1}`, "/api/invites/claim": `{"max_use":1}`} {
+		status, answer := callAPI(t, c.Gateway(0), host, who(t, "alice"), path, body)
+		require.Equal(t, http.StatusBadRequest, status)
+		require.Equal(t, `unknown field "max_use"`, answer["error"], "or it would be a code without a limit")
+	}
 	code := mint(t, c.Gateway(0), host, who(t, "alice"), `{"max_uses":1}`)
 
 	// Whoever is no member may prove who it is, ask to join, and nothing else.

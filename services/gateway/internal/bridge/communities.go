@@ -302,12 +302,17 @@ func deleteCommunity(ctx context.Context, b *Bridge, _ *http.Request, body []byt
 	}{resp.GetUuid(), resp.GetHost(), asked.RequestID, stages[resp.GetStage()], moment(resp.GetRequestTime()), resp.GetRemoved()}, nil
 }
 
-// alias is a further host, as requests name it, and as it is answered.
+// alias is a further host, as requests name it.
 type alias struct {
-	CommunityID string `json:"community_id,omitempty"`
-	Host        string `json:"host,omitempty"`
+	CommunityID string `json:"community_id"`
+	Host        string `json:"host"`
 	Alias       string `json:"alias"`
-	Status      string `json:"status,omitempty"`
+}
+
+// aliasDone is the answer to a request about an alias.
+type aliasDone struct {
+	Alias  string `json:"alias"`
+	Status string `json:"status"`
 }
 
 // addAlias gives a community another host.
@@ -327,7 +332,7 @@ func addAlias(ctx context.Context, b *Bridge, _ *http.Request, body []byte) (any
 	if !resp.GetAdded() {
 		status = statusExisted
 	}
-	return alias{Alias: asked.Alias, Status: status}, nil
+	return aliasDone{asked.Alias, status}, nil
 }
 
 // removeAlias takes a host from its community.
@@ -341,7 +346,7 @@ func removeAlias(ctx context.Context, b *Bridge, _ *http.Request, body []byte) (
 	}); err != nil {
 		return nil, err
 	}
-	return alias{Alias: asked.Alias, Status: "removed"}, nil
+	return aliasDone{asked.Alias, "removed"}, nil
 }
 
 // releaseHost lets a host go that a deleted community had.

@@ -26,8 +26,8 @@ func (b *Bridge) MintInvite(w http.ResponseWriter, r *http.Request, c session.Co
 			TTL     *int64  `json:"ttl_secs"`
 			MaxUses *uint32 `json:"max_uses"`
 		}
-		if err := json.Unmarshal(call.body, &wish); err != nil {
-			return nil, fault.Wrap(fault.Invalid, "the body must be an object; ttl_secs and max_uses are numbers", err)
+		if err := decode(call.body, &wish); err != nil {
+			return nil, err
 		}
 		request := &ingestv1.MintInviteRequest{Community: c.ID, Actor: call.key[:]}
 		if wish.TTL != nil {
@@ -68,8 +68,8 @@ func (b *Bridge) ClaimInvite(w http.ResponseWriter, r *http.Request, c session.C
 			Code    string `json:"code"`
 			Receipt string `json:"policy_receipt"`
 		}
-		if err := json.Unmarshal(call.body, &claim); err != nil {
-			return nil, fault.Wrap(fault.Invalid, "the body must be an object with a code", err)
+		if err := decode(call.body, &claim); err != nil {
+			return nil, err
 		}
 		resp, err := b.Invites.ClaimInvite(ctx, &ingestv1.ClaimInviteRequest{
 			Community: c.ID, Pubkey: call.key[:], Code: claim.Code, PolicyReceipt: claim.Receipt,

@@ -160,8 +160,8 @@ func (b *Bridge) accept(w http.ResponseWriter, r *http.Request, c session.Commun
 		Version string `json:"policy_version"`
 		Age     bool   `json:"age_confirmed"`
 	}
-	if err := json.Unmarshal(body, &says); err != nil {
-		return "", fault.Wrap(fault.Invalid, "the body must be an object with code, policy_version and age_confirmed", err)
+	if err := decode(body, &says); err != nil {
+		return "", err
 	}
 	if !take(b.slots) {
 		return "", fault.New(fault.Overloaded, "")

@@ -152,14 +152,6 @@ func writeJSON(w http.ResponseWriter, status int, answer any) {
 	write(w, status, body)
 }
 
-// decode reads a body, which must be an object. Fields that are not known are passed over.
-func decode(body []byte, into any) error {
-	if err := json.Unmarshal(body, into); err != nil {
-		return fault.Wrap(fault.Invalid, "the body must be a JSON object of the documented fields", err)
-	}
-	return nil
-}
-
 // parseOwner reads a public key, in hexadecimal or as npub.
 func parseOwner(text, field string) ([]byte, error) {
 	key, err := nip19.ParsePubKey(text)
