@@ -103,7 +103,7 @@ func TestNobodyCrowdsOutReports(t *testing.T) {
 	community := db.Community(t, "open")
 	db.Promote(t, community, "owner", alice)
 	db.Exec(t, `INSERT INTO ingest.agents (community_id, pubkey, owner) VALUES ($1, $2, $3)`, int64(community), bot[:], mallory[:])
-	var at int64 = nostrtest.Epoch
+	at := nostrtest.Epoch
 	report := func(by string, of nostr.ID, content string) *nostr.Event {
 		at++
 		return nostrtest.Event(t, by, nostrtest.Kind(nostr.KindReport), nostrtest.Tag("e", of.String(), "spam"),
