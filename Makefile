@@ -67,7 +67,7 @@ test: postgres ## Run every test: Go with -race -shuffle=on, then the interop su
 	@$(MAKE) interop
 
 test-go: postgres nats-server gotestsum ## Run the Go tests on a throw-away Postgres
-	@go run ./tools/pgtmp -- gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg -- -race -shuffle=on -timeout 10m $(ARGS) work
+	@go run ./tools/pgtmp -- gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg -- -race -shuffle=on -timeout 20m $(ARGS) work
 
 test-short: postgres nats-server ## Run the Go tests without the race detector
 	@go run ./tools/pgtmp -- go test -short $(ARGS) work
