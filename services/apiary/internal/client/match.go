@@ -1,10 +1,6 @@
 package client
 
-import (
-	"slices"
-
-	"github.com/apiary-relay/apiary/pkg/nostr"
-)
+import "github.com/apiary-relay/apiary/pkg/nostr"
 
 // answers reports whether an event is what a filter asks for, so that a relay's answer shows nothing else. Besides what
 // matches, that is the presence of an author, which the relay signs in its own name: kind 20001 with the user in its p tag, also
@@ -17,17 +13,16 @@ func answers(f *nostr.Filter, e *nostr.Event) bool {
 	if e.Kind != nostr.KindPresence {
 		return false
 	}
-	about := *f
-	if len(f.Authors) > 0 {
-		p, _ := e.Tags.First("p")
-		subject, err := nostr.ParsePubKey(p)
-		if err != nil || !slices.Contains(f.Authors, subject) {
-			return false
-		}
-		about.Authors = nil
+	p, _ := e.Tags.First("p")
+	subject, err := nostr.ParsePubKey(p)
+	if err != nil {
+		return false
 	}
-	if slices.Contains(f.Kinds, nostr.KindPresenceSnapshot) {
-		about.Kinds = nil
+	about := *e
+	about.PubKey = subject
+	if f.Match(&about) {
+		return true
 	}
-	return about.Match(e)
+	about.Kind = nostr.KindPresenceSnapshot
+	return f.Match(&about)
 }

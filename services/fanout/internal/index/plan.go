@@ -6,7 +6,7 @@ import (
 	"github.com/apiary-relay/apiary/pkg/nostr"
 )
 
-// Plan is what filters are filed under. To make one costs most of what a large filter costs, and needs no index: whoever
+// Plan is what filters are filed under. To make one costs about half of what a large filter costs, and needs no index: whoever
 // has many subscriptions to file makes the plans elsewhere. It is not changed by Add and may be filed in several indexes.
 type Plan struct{ filters []planned }
 
