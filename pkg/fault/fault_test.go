@@ -217,3 +217,23 @@ func TestInterceptors(t *testing.T) {
 		require.Equal(t, codes.Internal, status.Code(err))
 	})
 }
+
+// A wait that is broken off because its caller has left is no dependency's fault, and nobody hears the answer.
+func TestWhoHasLeftNeedsNoAttention(t *testing.T) {
+	t.Parallel()
+	for _, gone := range []bool{false, true} {
+		var out strings.Builder
+		log := slog.New(slog.NewTextHandler(&out, nil))
+		ctx, leave := context.WithCancel(t.Context())
+		if gone {
+			leave()
+		}
+		_, err := fault.UnaryServerInterceptor(log)(ctx, nil, &grpc.UnaryServerInfo{FullMethod: "/x/Y"},
+			func(context.Context, any) (any, error) {
+				return nil, fault.Wrap(fault.Overloaded, "", io.ErrClosedPipe)
+			})
+		leave()
+		require.Equal(t, fault.Overloaded, fault.ReasonOf(err))
+		require.Equal(t, !gone, strings.Contains(out.String(), "level=WARN"), out.String())
+	}
+}

@@ -2,6 +2,7 @@ package fault
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -55,10 +56,14 @@ func report(ctx context.Context, log *slog.Logger, method string, err error) err
 	switch {
 	case e.Reason == InternalFault && !e.remote:
 		log.LogAttrs(ctx, slog.LevelError, "call failed", slog.String("method", method), slog.Any("error", e))
-	case Retryable(e.Reason) && e.Cause != nil && !e.remote:
+	case Retryable(e.Reason) && e.Cause != nil && !e.remote && !left(ctx):
 		log.LogAttrs(ctx, slog.LevelWarn, "call refused", slog.String("method", method), slog.Any("error", e))
 	default:
 		log.LogAttrs(ctx, slog.LevelDebug, "call refused", slog.String("method", method), slog.Any("error", e))
 	}
 	return e.GRPCStatus().Err()
 }
+
+// left reports whether the caller has left. What is said to it then is for nobody, and a cause such as a wait that was broken off
+// is no dependency's fault.
+func left(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
