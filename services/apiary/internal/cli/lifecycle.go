@@ -26,7 +26,7 @@ type transferCmd struct {
 	directoryFlags `embed:""`
 	Host           string `arg:"" help:"A host of the community."`
 	Pubkey         string `arg:"" help:"Public key of the new owner, in hex or as npub."`
-	From           string `help:"Public key of the owner before; by default whoever has owned the community longest." env:"-" placeholder:"PUBKEY"`
+	From           string `help:"Public key of the owner before; by default whoever has owned the community longest, or nobody." env:"-" placeholder:"PUBKEY"`
 }
 
 func (c *transferCmd) run(ctx context.Context, env env) error {
@@ -54,7 +54,7 @@ func (c *unarchiveCmd) run(ctx context.Context, env env) error {
 type communityDeleteCmd struct {
 	directoryFlags `embed:""`
 	Host           string `arg:"" help:"A host of the community, which must be archived."`
-	Owner          string `help:"Public key of its owner: nothing else protects against a wrong host." required:"" env:"-" placeholder:"PUBKEY"`
+	Owner          string `help:"Public key of its owner: nothing else protects against a wrong host. One that nobody owns is given an owner by transfer." required:"" env:"-" placeholder:"PUBKEY"`
 	Request        string `help:"Name of this deletion, 1 to 128 bytes; the same command with the same name says how far it is. By default the host." env:"-" placeholder:"ID"`
 }
 

@@ -40,7 +40,7 @@ func (d *Directory) Unarchive(ctx context.Context, host string) error {
 	return d.say("%s is served again, within 5 seconds", host)
 }
 
-// Transfer gives a community to another owner. from may be empty: whoever has owned it longest.
+// Transfer gives a community to another owner. from may be empty: whoever has owned it longest, or nobody.
 func (d *Directory) Transfer(ctx context.Context, host, to, from string) error {
 	request := &ingestv1.TransferCommunityRequest{Community: byHost(host)}
 	var err error
@@ -59,9 +59,11 @@ func (d *Directory) Transfer(ctx context.Context, host, to, from string) error {
 	case err != nil:
 		return explainWhole("transfer "+host, err)
 	case !response.GetTransferred():
-		return d.say("%s owns %s already; nothing was changed", to, host)
+		return d.say("%x owns %s already; nothing was changed", request.GetNewOwner(), host)
+	case len(response.GetPreviousOwner()) == 0:
+		return d.say("%x owns %s now; nobody did before", request.GetNewOwner(), host)
 	}
-	return d.say("%s owns %s now; %x is a member", to, host, response.GetPreviousOwner())
+	return d.say("%x owns %s now; %x is a member", request.GetNewOwner(), host, response.GetPreviousOwner())
 }
 
 // Delete has everything of an archived community removed, or says how far that is: requestID names the deletion.
@@ -129,7 +131,7 @@ func (d *Directory) Release(ctx context.Context, host string) error {
 func explainWhole(what string, err error) error {
 	explained := explain(what, "ingest", err)
 	if status.Code(err) == codes.NotFound {
-		return fmt.Errorf("%w (apiary community list shows which there are, and members HOST whose it is; one that is being deleted is gone)", explained)
+		return fmt.Errorf("%w (apiary community list shows which there are, and members HOST whose it is; one that nobody owns is given to a key by transfer; one that is being deleted is gone)", explained)
 	}
 	return explained
 }

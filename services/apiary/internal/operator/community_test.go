@@ -82,9 +82,12 @@ func TestTheEndOfACommunity(t *testing.T) {
 	said("nothing was changed")
 	require.ErrorContains(t, client.Transfer(t.Context(), "localhost", alice.String(), alice.String()), "owner_conflict")
 	require.ErrorContains(t, client.Transfer(t.Context(), "localhost", alice.String(), "npub1"), "public key")
+	d.owner = ""
+	require.NoError(t, client.Transfer(t.Context(), "localhost", bob.String(), ""))
+	said(bob.String() + " owns localhost now; nobody did before")
 
 	require.EqualError(t, client.Archive(t.Context(), "elsewhere"), "archive elsewhere: community not found (apiary community list shows which there are, "+
-		"and members HOST whose it is; one that is being deleted is gone)")
+		"and members HOST whose it is; one that nobody owns is given to a key by transfer; one that is being deleted is gone)")
 	require.NoError(t, client.Archive(t.Context(), "localhost"))
 	require.True(t, d.archived)
 	said("localhost is archived since")

@@ -185,6 +185,9 @@ type owned struct {
 
 // parse returns the community and its owner, who must be named.
 func (o *owned) parse() (*ingestv1.CommunityRef, []byte, error) {
+	if o.Owner == "" {
+		return nil, nil, fault.New(fault.Invalid, "owner_pubkey is needed; to create a community that nobody owns again, with initial_owner_pubkey, gives it an owner")
+	}
 	owner, err := parseOwner(o.Owner, "owner_pubkey")
 	return refOf(o.CommunityID, o.Host), owner, err
 }

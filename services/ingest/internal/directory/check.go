@@ -105,6 +105,8 @@ func failed(err error) error {
 		return fault.Wrap(fault.NotFound, "community not found", err)
 	case errors.Is(err, store.ErrNoOwner):
 		return fault.Wrap(fault.NotFound, "the community has no owner", err)
+	case errors.Is(err, store.ErrNoMembers):
+		return fault.Wrap(fault.Invalid, "no_members: nobody could use the community if it were closed: add an owner first", err)
 	case errors.Is(err, store.ErrCommunityExists):
 		return fault.Wrap(fault.Exists, "community already exists", err)
 	case errors.Is(err, store.ErrOwnerConflict):

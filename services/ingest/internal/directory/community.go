@@ -113,11 +113,11 @@ func (s *Service) TransferCommunity(ctx context.Context, req *ingestv1.TransferC
 	if err != nil {
 		return nil, err
 	}
-	previous, c, err := s.Store.TransferCommunity(ctx, id, to, expected)
+	done, err := s.Store.TransferCommunity(ctx, id, to, expected)
 	if err != nil {
 		return nil, failed(err)
 	}
-	return &ingestv1.TransferCommunityResponse{Uuid: c.UUID, Transferred: previous != nil, PreviousOwner: keyOf(previous)}, nil
+	return &ingestv1.TransferCommunityResponse{Uuid: done.UUID, Transferred: done.Changed, PreviousOwner: keyOf(done.Previous)}, nil
 }
 
 // DeleteCommunity has everything of an archived community removed.

@@ -32,7 +32,7 @@ type Store interface {
 	ListOwned(ctx context.Context, owner nostr.PubKey) ([]store.Community, error)
 	ArchiveCommunity(ctx context.Context, community int64, owner *nostr.PubKey) (store.Community, uint64, error)
 	UnarchiveCommunity(ctx context.Context, community int64, owner *nostr.PubKey) (store.Community, error)
-	TransferCommunity(ctx context.Context, community int64, to nostr.PubKey, expected *nostr.PubKey) (*nostr.PubKey, store.Community, error)
+	TransferCommunity(ctx context.Context, community int64, to nostr.PubKey, expected *nostr.PubKey) (store.Transfer, error)
 	DeleteCommunity(ctx context.Context, ref store.CommunityRef, owner nostr.PubKey, requestID string) (store.Deletion, error)
 	AddHost(ctx context.Context, community int64, host string) (bool, error)
 	RemoveHost(ctx context.Context, community int64, host string) error

@@ -332,7 +332,7 @@ func TestNoDoorLetsInWhoIsBannedWithItsOwner(t *testing.T) {
 		_, err := f.PutMember(t.Context(), closed, bot, role)
 		require.ErrorIs(t, err, ErrBanned, role)
 	}
-	_, _, err := f.TransferCommunity(t.Context(), closed, bot, nil)
+	_, err := f.TransferCommunity(t.Context(), closed, bot, nil)
 	require.ErrorIs(t, err, ErrBanned)
 	v, _ := f.order(f.command(closed, "owner", nostr.KindRelayAddMember, p("bot")))
 	require.Equal(t, policy.TargetBanned, v)

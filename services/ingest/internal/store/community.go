@@ -247,28 +247,34 @@ func (s *Store) UnarchiveCommunity(ctx context.Context, id int64, owner *nostr.P
 	return s.community(ctx, id)
 }
 
-// TransferCommunity gives a community from one owner, who becomes a member, to another, and returns who owned it, nil if
-// the new owner did already, and the community. Without an expected owner it is whoever has owned it longest. Errors are ErrNoOwner,
-// ErrOwnerConflict, ErrBanned and a *TooManyError.
-func (s *Store) TransferCommunity(
-	ctx context.Context, id int64, to nostr.PubKey, expected *nostr.PubKey,
-) (previous *nostr.PubKey, c Community, err error) {
-	if previous, err = s.handOver(ctx, id, to, expected, policy.RoleMember); err != nil {
-		return nil, c, err
-	}
-	c, err = s.community(ctx, id)
-	return previous, c, err
+// Transfer is what a change of owners did.
+type Transfer struct {
+	Community
+	// Changed is false when the new owner was one already.
+	Changed bool
+	// Previous is who is an owner no more, nil if nobody was one.
+	Previous *nostr.PubKey
 }
 
-// handOver makes a key an owner, and gives the one before, as expected or for longest, another role. It returns who that
-// was, nil if the key was an owner already. A community without an owner is ErrNoOwner.
+// TransferCommunity gives a community from one owner, who becomes a member, to another. Without an expected owner it is
+// whoever has owned it longest, or nobody. Errors are ErrNoOwner if one was expected, ErrOwnerConflict, ErrBanned and a *TooManyError.
+func (s *Store) TransferCommunity(ctx context.Context, id int64, to nostr.PubKey, expected *nostr.PubKey) (done Transfer, err error) {
+	if done, err = s.handOver(ctx, id, to, expected, policy.RoleMember); err != nil {
+		return Transfer{}, err
+	}
+	done.Community, err = s.community(ctx, id)
+	return done, err
+}
+
+// handOver makes a key an owner, and gives the one before, as expected or for longest, another role. The Community of what it
+// returns is not read.
 func (s *Store) handOver(
 	ctx context.Context, id int64, to nostr.PubKey, expected *nostr.PubKey, becomes policy.Role,
-) (previous *nostr.PubKey, err error) {
+) (done Transfer, err error) {
 	locks := lockSet{}
 	locks.exclusive(ownerLock(to))
 	_, err = s.administer(ctx, id, locks, func(x *change) error {
-		previous = nil
+		done = Transfer{}
 		role, err := x.role(ctx, to)
 		if err != nil || role == policy.RoleOwner {
 			return err
@@ -286,29 +292,33 @@ func (s *Store) handOver(
 		if err := s.requireRoom(ctx, x, to); err != nil {
 			return err
 		}
-		if err := x.putMember(ctx, from, becomes); err != nil {
-			return err
+		if from != nil {
+			if err := x.putMember(ctx, *from, becomes); err != nil {
+				return err
+			}
 		}
-		previous = &from
+		done = Transfer{Changed: true, Previous: from}
 		return x.putMember(ctx, to, policy.RoleOwner)
 	})
-	return previous, err
+	return done, err
 }
 
-// ownerBefore returns the owner that was expected, or whoever has owned the community longest.
-func (x *change) ownerBefore(ctx context.Context, expected *nostr.PubKey) (nostr.PubKey, error) {
+// ownerBefore returns the owner that was expected, or whoever has owned the community longest, nil if nobody does.
+func (x *change) ownerBefore(ctx context.Context, expected *nostr.PubKey) (*nostr.PubKey, error) {
 	var first []byte
 	switch err := x.conn.QueryRow(ctx, sqlFirstOwner, x.community).Scan(&first); {
+	case errors.Is(err, pgx.ErrNoRows) && expected == nil:
+		return nil, nil //nolint:nilnil // nobody is an answer
 	case errors.Is(err, pgx.ErrNoRows):
-		return nostr.PubKey{}, ErrNoOwner
+		return nil, ErrNoOwner
 	case err != nil:
-		return nostr.PubKey{}, fmt.Errorf("read owner: %w", err)
+		return nil, fmt.Errorf("read owner: %w", err)
 	case expected == nil:
-		return nostr.PubKey(first), nil
+		return new(nostr.PubKey(first)), nil
 	}
 	role, err := x.role(ctx, *expected)
 	if err == nil && role != policy.RoleOwner {
 		err = ErrOwnerConflict
 	}
-	return *expected, err
+	return expected, err
 }

@@ -87,16 +87,17 @@ func TestTransfer(t *testing.T) {
 	role := func(k nostr.PubKey) string {
 		return f.text(fmt.Sprintf(`SELECT coalesce((SELECT role FROM ingest.community_members WHERE pubkey = '\x%s' AND community_id = %d), '')`, k, f.community))
 	}
-	_, _, err := f.TransferCommunity(t.Context(), f.community, bob, &carol)
+	_, err := f.TransferCommunity(t.Context(), f.community, bob, &carol)
 	require.ErrorIs(t, err, ErrOwnerConflict)
 	require.Empty(t, role(bob))
-	previous, _, err := f.TransferCommunity(t.Context(), f.community, bob, &owner)
+	done, err := f.TransferCommunity(t.Context(), f.community, bob, &owner)
 	require.NoError(t, err)
-	require.Equal(t, &owner, previous)
+	require.True(t, done.Changed)
+	require.Equal(t, &owner, done.Previous)
 	require.Equal(t, []string{"owner", "member"}, []string{role(bob), role(owner)})
-	previous, _, err = f.TransferCommunity(t.Context(), f.community, bob, &owner)
+	done, err = f.TransferCommunity(t.Context(), f.community, bob, &owner)
 	require.NoError(t, err)
-	require.Nil(t, previous, "to ask again changes nothing")
+	require.False(t, done.Changed, "to ask again changes nothing")
 
 	// A community that is made again for another owner goes to that one, and the one before stays an admin.
 	made, err := f.CreateCommunity(t.Context(), NewCommunity{Host: "one.example", Access: AccessOpen, Owner: &carol, Existing: RotateOwner})
@@ -115,12 +116,21 @@ func TestTransfer(t *testing.T) {
 
 	_, err = f.Moderate(t.Context(), Moderator{Community: f.community, Actor: carol}, BanPubKey(owner))
 	require.NoError(t, err)
-	_, _, err = f.TransferCommunity(t.Context(), f.community, owner, &carol)
+	_, err = f.TransferCommunity(t.Context(), f.community, owner, &carol)
 	require.ErrorIs(t, err, ErrBanned)
-	_, err = f.admin.Exec(t.Context(), `DELETE FROM ingest.community_members WHERE role = 'owner'`)
+	disown := func() {
+		_, err := f.admin.Exec(t.Context(), `DELETE FROM ingest.community_members WHERE role = 'owner'`)
+		require.NoError(t, err)
+	}
+	disown()
+	_, err = f.TransferCommunity(t.Context(), f.community, carol, &bob)
+	require.ErrorIs(t, err, ErrNoOwner, "who is expected to own it does not")
+	done, err = f.TransferCommunity(t.Context(), f.community, carol, nil)
 	require.NoError(t, err)
-	_, _, err = f.TransferCommunity(t.Context(), f.community, carol, nil)
-	require.ErrorIs(t, err, ErrNoOwner)
+	require.True(t, done.Changed)
+	require.Nil(t, done.Previous)
+	require.Equal(t, "owner", role(carol), "nobody was expected, and nobody is what there was")
+	disown()
 	_, err = f.CreateCommunity(t.Context(), NewCommunity{Host: "one.example", Access: AccessOpen, Owner: &carol, Existing: RotateOwner})
 	require.NoError(t, err)
 	require.Equal(t, "owner", role(carol), "one that belonged to nobody belongs to who is named")
@@ -147,7 +157,7 @@ func TestAnOwnerHasSoMany(t *testing.T) {
 	require.NoError(t, group.Wait())
 	require.EqualValues(t, 5, refused.Load())
 	var many *TooManyError
-	_, _, err := f.TransferCommunity(t.Context(), f.community, alice, nil)
+	_, err := f.TransferCommunity(t.Context(), f.community, alice, nil)
 	require.ErrorAs(t, err, &many)
 	_, err = f.PutMember(t.Context(), f.community, alice, policy.RoleOwner)
 	require.ErrorAs(t, err, &many)
@@ -162,11 +172,11 @@ func TestAnOwnerHasSoMany(t *testing.T) {
 	// An archived one counts, one that is being deleted does not.
 	_, _, err = f.ArchiveCommunity(t.Context(), owned[0].ID, &alice)
 	require.NoError(t, err)
-	_, _, err = f.TransferCommunity(t.Context(), f.community, alice, nil)
+	_, err = f.TransferCommunity(t.Context(), f.community, alice, nil)
 	require.ErrorAs(t, err, &many)
 	_, err = f.DeleteCommunity(t.Context(), CommunityRef{Host: owned[0].Host()}, alice, "request")
 	require.NoError(t, err)
-	_, _, err = f.TransferCommunity(t.Context(), f.community, alice, nil)
+	_, err = f.TransferCommunity(t.Context(), f.community, alice, nil)
 	require.NoError(t, err)
 }
 

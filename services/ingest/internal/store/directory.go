@@ -30,6 +30,9 @@ SET name = coalesce($2, c.name), description = coalesce($6, c.description), acce
     agents = coalesce($5, c.agents)
 FROM old WHERE c.id = $1
 RETURNING c.access <> old.access OR c.agents <> old.agents`
+
+	// By community_members_pkey.
+	sqlHasMembers = `SELECT EXISTS (SELECT 1 FROM ingest.community_members WHERE community_id = $1)`
 )
 
 var (
@@ -37,6 +40,8 @@ var (
 	ErrNoCommunity = errors.New("no such community")
 	// ErrCommunityExists says that a host has a community already.
 	ErrCommunityExists = errors.New("community already exists")
+	// ErrNoMembers says that a community that is to be closed has nobody who could use it then.
+	ErrNoMembers = errors.New("the community has no members")
 
 	errHostTaken = errors.New("host was taken meanwhile")
 )
@@ -182,9 +187,6 @@ func (s *Store) converge(ctx context.Context, id int64, c NewCommunity) (Made, e
 	}
 	if c.Existing == RotateOwner && c.Owner != nil {
 		_, err := s.handOver(ctx, id, *c.Owner, nil, policy.RoleAdmin)
-		if errors.Is(err, ErrNoOwner) {
-			_, err = s.PutMember(ctx, id, *c.Owner, policy.RoleOwner)
-		}
 		if err != nil && !errors.Is(err, ErrNoCommunity) { // which is told below
 			return Made{}, err
 		}
@@ -220,7 +222,8 @@ func (s *Store) converge(ctx context.Context, id int64, c NewCommunity) (Made, e
 	return made, nil
 }
 
-// UpdateCommunity changes a community and returns the access version after it, which only a change of access raises.
+// UpdateCommunity changes a community and returns the access version after it, which only a change of access raises. One
+// without members cannot be closed: ErrNoMembers.
 func (s *Store) UpdateCommunity(ctx context.Context, community int64, c CommunityChange) (uint64, error) {
 	return s.administer(ctx, community, lockSet{}, func(x *change) error {
 		var changed bool
@@ -230,6 +233,15 @@ func (s *Store) UpdateCommunity(ctx context.Context, community int64, c Communit
 		}
 		if err != nil || !changed {
 			return err
+		}
+		if c.Access != nil && *c.Access == AccessClosed {
+			var members bool
+			if err := x.conn.QueryRow(ctx, sqlHasMembers, community).Scan(&members); err != nil {
+				return fmt.Errorf("look for members: %w", err)
+			}
+			if !members {
+				return ErrNoMembers
+			}
 		}
 		x.revokeAll()
 		return x.raise(ctx)

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"fmt"
 	"sync"
 	"testing"
 
@@ -57,6 +58,21 @@ func TestVersionsRiseWithAccess(t *testing.T) {
 		require.Equal(t, was, removed)
 	}
 	require.Equal(t, 1, f.count(`SELECT count(*) FROM ingest.communities WHERE name = 'renamed' AND access = 'closed'`))
+}
+
+// A community is closed to its members: one that has none would be closed to everybody.
+func TestNobodyIsLockedOut(t *testing.T) {
+	f := newFixture(t)
+	made, err := f.CreateCommunity(t.Context(), NewCommunity{Host: "nobody.example", Access: AccessOpen})
+	require.NoError(t, err)
+	_, err = f.UpdateCommunity(t.Context(), made.ID, CommunityChange{Access: new(AccessClosed), Name: new("renamed")})
+	require.ErrorIs(t, err, ErrNoMembers)
+	require.Zero(t, f.count(fmt.Sprintf(`SELECT count(*) FROM ingest.communities WHERE id = %d AND (name = 'renamed' OR access = 'closed')`, made.ID)),
+		"what is refused changes nothing")
+	_, err = f.PutMember(t.Context(), made.ID, nostrtest.PubKey("alice"), policy.RoleOwner)
+	require.NoError(t, err)
+	_, err = f.UpdateCommunity(t.Context(), made.ID, CommunityChange{Access: new(AccessClosed)})
+	require.NoError(t, err)
 }
 
 func TestRemovedMemberLeavesChannels(t *testing.T) {

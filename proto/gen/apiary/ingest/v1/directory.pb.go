@@ -1108,7 +1108,7 @@ type TransferCommunityRequest struct {
 	Community *CommunityRef `protobuf:"bytes,1,opt,name=community,proto3" json:"community,omitempty"`
 	// new_owner is who is to own it, 32 bytes.
 	NewOwner []byte `protobuf:"bytes,2,opt,name=new_owner,json=newOwner,proto3" json:"new_owner,omitempty"`
-	// expected_owner is who owns it, 32 bytes; empty: whoever has owned it longest.
+	// expected_owner is who owns it, 32 bytes; empty: whoever has owned it longest, or nobody.
 	ExpectedOwner []byte `protobuf:"bytes,3,opt,name=expected_owner,json=expectedOwner,proto3" json:"expected_owner,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1172,7 +1172,7 @@ type TransferCommunityResponse struct {
 	Uuid string `protobuf:"bytes,1,opt,name=uuid,proto3" json:"uuid,omitempty"`
 	// transferred is false when the new owner owned it already.
 	Transferred bool `protobuf:"varint,2,opt,name=transferred,proto3" json:"transferred,omitempty"`
-	// previous_owner is who owned it, 32 bytes; empty unless it was transferred.
+	// previous_owner is who owned it, 32 bytes; empty unless it was transferred, and somebody did.
 	PreviousOwner []byte `protobuf:"bytes,3,opt,name=previous_owner,json=previousOwner,proto3" json:"previous_owner,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

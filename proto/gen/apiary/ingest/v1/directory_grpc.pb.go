@@ -54,8 +54,8 @@ type DirectoryServiceClient interface {
 	ArchiveCommunity(ctx context.Context, in *ArchiveCommunityRequest, opts ...grpc.CallOption) (*ArchiveCommunityResponse, error)
 	// UnarchiveCommunity undoes ArchiveCommunity.
 	UnarchiveCommunity(ctx context.Context, in *UnarchiveCommunityRequest, opts ...grpc.CallOption) (*UnarchiveCommunityResponse, error)
-	// TransferCommunity gives a community to another owner; the one before becomes a member. EXISTS if somebody else owns it
-	// than was expected, or if the new owner would own too many; INVALID for a key that is banned.
+	// TransferCommunity gives a community to another owner; the one before, if there is one, becomes a member. EXISTS if
+	// somebody else owns it than was expected, or if the new owner would own too many; INVALID for a key that is banned.
 	TransferCommunity(ctx context.Context, in *TransferCommunityRequest, opts ...grpc.CallOption) (*TransferCommunityResponse, error)
 	// DeleteCommunity has everything of an archived community removed, in the background. Its hosts stay taken until they are
 	// released. EXISTS if the community is not archived, or if its deletion was asked for under another id, or the id was used
@@ -235,8 +235,8 @@ type DirectoryServiceServer interface {
 	ArchiveCommunity(context.Context, *ArchiveCommunityRequest) (*ArchiveCommunityResponse, error)
 	// UnarchiveCommunity undoes ArchiveCommunity.
 	UnarchiveCommunity(context.Context, *UnarchiveCommunityRequest) (*UnarchiveCommunityResponse, error)
-	// TransferCommunity gives a community to another owner; the one before becomes a member. EXISTS if somebody else owns it
-	// than was expected, or if the new owner would own too many; INVALID for a key that is banned.
+	// TransferCommunity gives a community to another owner; the one before, if there is one, becomes a member. EXISTS if
+	// somebody else owns it than was expected, or if the new owner would own too many; INVALID for a key that is banned.
 	TransferCommunity(context.Context, *TransferCommunityRequest) (*TransferCommunityResponse, error)
 	// DeleteCommunity has everything of an archived community removed, in the background. Its hosts stay taken until they are
 	// released. EXISTS if the community is not archived, or if its deletion was asked for under another id, or the id was used
