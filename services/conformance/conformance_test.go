@@ -23,10 +23,12 @@ func TestMain(m *testing.M) {
 }
 
 func TestAllInOne(t *testing.T) {
+	t.Parallel()
 	conforms(t, cluster.AllInOne(t).Gateway(0))
 }
 
 func TestSplit(t *testing.T) {
+	t.Parallel()
 	c := cluster.New(t, cluster.Gateways(2), cluster.Ingests(2), cluster.Fanouts(2), cluster.Searches(2))
 	conforms(t, c.Gateway(0), c.Gateway(1))
 }

@@ -13,18 +13,30 @@ import (
 	"github.com/apiary-relay/apiary/services/search/internal/fixture"
 )
 
+// seeded fills a database and returns how many events it has: 100,000, or a twentieth with -short, which only shows that the
+// benchmarks run.
+func seeded(b *testing.B, db *fixture.DB) int {
+	b.Helper()
+	n := 100_000
+	if testing.Short() {
+		n = 5_000
+	}
+	db.Seed(b, n)
+	return n
+}
+
 // BenchmarkQuery measures one REQ's history as the gateway sees it, over gRPC, on 100,000 events in twelve
 // monthly partitions. It reports events per answer.
 func BenchmarkQuery(b *testing.B) {
 	s, db := newService(b, DefaultConfig())
 	s.now = func() time.Time { return time.Unix(fixture.End, 0) }
-	db.Seed(b, 100_000)
+	n := seeded(b, db)
 	c := serve(b, s)
 	reader := principal(fixture.Author(1))
 	tag := func(name byte, value string) []nostr.TagCondition {
 		return []nostr.TagCondition{{Name: name, Values: []string{value}}}
 	}
-	root, me := fixture.EventID(50_000), fixture.Author(1)
+	root, me := fixture.EventID(n/2), fixture.Author(1)
 	people := make([]nostr.PubKey, 50)
 	for i := range people {
 		people[i] = fixture.Author(i + 1)
@@ -73,7 +85,7 @@ func BenchmarkQuery(b *testing.B) {
 func BenchmarkWindow(b *testing.B) {
 	s, db := newService(b, DefaultConfig())
 	s.now = func() time.Time { return time.Unix(fixture.End, 0) }
-	db.Seed(b, 100_000)
+	seeded(b, db)
 	c := serve(b, s)
 	db.Exec(b, `WITH hot AS (
 	INSERT INTO ingest.events (community_id, id, pubkey, kind, created_at, channel_id, raw, in_thread)
@@ -104,9 +116,9 @@ SELECT 1, id, sha256('event50'), sha256('event50'), 1, false, pubkey, created_at
 // BenchmarkCount measures a COUNT of most of 100,000 events, near the limit, and of one thread.
 func BenchmarkCount(b *testing.B) {
 	s, db := newService(b, DefaultConfig())
-	db.Seed(b, 100_000)
+	n := seeded(b, db)
 	c := serve(b, s)
-	root := fixture.EventID(50_000)
+	root := fixture.EventID(n / 2)
 	for name, f := range map[string]nostr.Filter{
 		"kind":   {Kinds: []nostr.Kind{9}},
 		"thread": {Tags: []nostr.TagCondition{{Name: 'e', Values: []string{hex.EncodeToString(root[:])}}}},

@@ -98,7 +98,7 @@ func create(tb testing.TB, source func(context.Context, *pgx.Conn, *url.URL) (st
 		if err != nil {
 			return err
 		}
-		return exec(ctx, conn, "CREATE DATABASE %s TEMPLATE %s", name, from)
+		return exec(ctx, conn, "CREATE DATABASE %s TEMPLATE %s STRATEGY FILE_COPY", name, from)
 	})
 	tb.Cleanup(func() {
 		admin(tb, server, func(ctx context.Context, conn *pgx.Conn) error {

@@ -112,6 +112,7 @@ func (a *actor) requireStored(t *rapid.T, h string, m *channelmodel.Channel) {
 // step everybody has got live, and one of them, at the end each, finds the state that the model has, or nothing if the
 // channel is not there for them.
 func TestChannelsAreAsTheModelSays(t *testing.T) {
+	t.Parallel()
 	c := cluster.New(t, cluster.Gateways(2), cluster.Ingests(2), cluster.Fanouts(2), cluster.Searches(2), cluster.Paired())
 	var actors []*actor
 	var keys []string

@@ -13,11 +13,14 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
+// The suite waits more than it computes: the two topologies run side by side.
 func TestAllInOne(t *testing.T) {
+	t.Parallel()
 	suite(t, cluster.AllInOne(t))
 }
 
 func TestSplit(t *testing.T) {
+	t.Parallel()
 	suite(t, cluster.New(t, cluster.Gateways(2), cluster.Ingests(2), cluster.Fanouts(2), cluster.Searches(2)))
 }
 

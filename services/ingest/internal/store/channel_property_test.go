@@ -28,6 +28,7 @@ func (f *fixture) second() *Store {
 // the members, and what the relay has signed with a model, after each. What clients see of it is compared in
 // services/internal/cluster.
 func TestChannelsAreAsTheModelSays(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t).withKey()
 	stores := []*Store{f.Store, f.second()}
 	names := []string{"alice", "bob", "carol", "dave"}

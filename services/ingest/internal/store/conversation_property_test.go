@@ -63,6 +63,7 @@ func setOf(names ...string) []string {
 // TestConversationsAreAsTheModelSays sends random commands of several keys through two replicas while they come and go, and
 // compares the verdicts, who is in what, and what the relay has signed with a model, after each.
 func TestConversationsAreAsTheModelSays(t *testing.T) {
+	t.Parallel()
 	f := newTalk(t)
 	stores := []*Store{f.Store, f.second()}
 	names := []string{"alice", "bob", "carol", "dave"}
