@@ -29,7 +29,7 @@ FUZZTIME ?= 20s
 BENCHTIME ?= 1x
 # Arithmetic on curve points shares nothing between goroutines, and takes thirty times as long when the race detector watches it:
 # most of what the tests would do is sign and verify.
-RACE := -race -gcflags=github.com/decred/dcrd/...=-race=false -gcflags=github.com/btcsuite/btcd/...=-race=false
+export RACE := -race -gcflags=github.com/decred/dcrd/...=-race=false -gcflags=github.com/btcsuite/btcd/...=-race=false
 # Not every shell expands ~ after DATA=.
 data_flag = $(if $(DATA),--data "$(patsubst ~/%,$(HOME)/%,$(DATA))")
 

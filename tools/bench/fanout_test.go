@@ -2,9 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/apiary-relay/apiary/tools/bench/internal/crowd"
+	"github.com/apiary-relay/apiary/tools/internal/programs"
 )
 
 // Everybody has everything once, flooded and paced. `make bench-fanout` is the same with more of it, and with others.
@@ -34,38 +32,11 @@ func TestFanout(t *testing.T) {
 	}
 }
 
-// services builds the programs of a cluster.
-func services(t *testing.T) (bin string) {
-	t.Helper()
-	bin = t.TempDir()
-	args := []string{"build", "-o", bin + "/"}
-	for _, name := range []string{"gateway", "ingest", "fanout", "search", "audit", "workflow", "media", "apiary"} {
-		args = append(args, "./services/"+name+"/cmd/"+name)
-	}
-	build := exec.CommandContext(t.Context(), "go", args...)
-	build.Dir = filepath.Join("..", "..")
-	output, err := build.CombinedOutput()
-	require.NoError(t, err, string(output))
-	return bin
-}
-
-// natsServer finds the program that `make tools` builds, or one on the path.
-func natsServer(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join("..", "..", ".bin", "nats-server")
-	if _, err := os.Stat(path); err == nil {
-		return path
-	}
-	path, err := exec.LookPath("nats-server")
-	require.NoError(t, err, "make tools builds it")
-	return path
-}
-
 // Fan-out nodes that share the work all do their part, and nothing is lost or repeated between them.
 func TestFanoutNodes(t *testing.T) {
 	var out strings.Builder
 	f := fanout{length: time.Second, nodes: nodes{
-		bin: services(t), natsServer: natsServer(t), counts: "1,2", subscribers: 10, topics: 2, perSec: 200,
+		bin: programs.Bin(t), natsServer: programs.NATSServer(t), counts: "1,2", subscribers: 10, topics: 2, perSec: 200,
 	}}
 	require.NoError(t, runFanout(t.Context(), f, &out), out.String())
 	line := out.String()[strings.Index(out.String(), "RESULT ")+len("RESULT "):]

@@ -6,10 +6,8 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,40 +17,16 @@ import (
 	"github.com/apiary-relay/apiary/pkg/broken"
 	"github.com/apiary-relay/apiary/pkg/testkit/pgtest"
 	"github.com/apiary-relay/apiary/tools/chaos/internal/scenario"
+	"github.com/apiary-relay/apiary/tools/internal/programs"
 )
 
-// sound is where the programs of a cluster are.
-var sound string
-
-func TestMain(m *testing.M) {
-	var err error
-	if sound, err = os.MkdirTemp("", "chaos-bin-"); err != nil {
-		panic(err)
-	}
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		os.RemoveAll(sound)
-		os.Exit(code)
-	}))
-}
-
-// sounds is done once the programs of a cluster have been built, for all tests.
-var sounds sync.Once
-
-// build builds programs, with a build tag if there is one.
-func build(t *testing.T, bin, tag string, programs ...string) {
-	t.Helper()
-	args := []string{"build", "-tags", tag, "-o", bin + "/"}
-	for _, name := range programs {
-		args = append(args, "../../services/"+name+"/cmd/"+name)
-	}
-	output, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput()
-	require.NoError(t, err, string(output))
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // brokenPrograms are a cluster's, with the gateway and the fan-out node of package broken.
 func brokenPrograms(t *testing.T) (bin string) {
 	t.Helper()
 	bin = t.TempDir()
+	sound := programs.Bin(t)
 	all, err := os.ReadDir(sound)
 	require.NoError(t, err)
 	for _, program := range all {
@@ -61,38 +35,15 @@ func brokenPrograms(t *testing.T) (bin string) {
 	for _, program := range []string{"gateway", "fanout"} {
 		require.NoError(t, os.Remove(filepath.Join(bin, program)))
 	}
-	build(t, bin, "broken", "gateway", "fanout")
+	programs.Build(t, bin, []string{"gateway", "fanout"}, "-trimpath", "-tags", "broken")
 	return bin
-}
-
-// root is the repository's.
-func root(t *testing.T) string {
-	t.Helper()
-	dir, err := filepath.Abs("../..")
-	require.NoError(t, err)
-	return dir
-}
-
-// natsServer finds the program that `make tools` builds, or one on the path.
-func natsServer(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(root(t), ".bin", "nats-server")
-	if _, err := os.Stat(path); err == nil {
-		return path
-	}
-	path, err := exec.LookPath("nats-server")
-	require.NoError(t, err, "make tools builds it")
-	return path
 }
 
 // small is a run on a cluster of the test's own, of two of each.
 func small(t *testing.T) options {
 	t.Helper()
-	sounds.Do(func() {
-		build(t, sound, "", "gateway", "ingest", "fanout", "search", "audit", "workflow", "media", "apiary")
-	})
 	return options{
-		bin: sound, natsServer: natsServer(t), data: t.TempDir(), databaseURL: pgtest.URL(t),
+		bin: programs.Bin(t), natsServer: programs.NATSServer(t), data: t.TempDir(), databaseURL: pgtest.URL(t),
 		gateways: 2, ingests: 2, fanouts: 2, searches: 2, spares: 1, settling: settling,
 		note: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}

@@ -21,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/apiary-relay/apiary/pkg/testkit/pgtest"
+	"github.com/apiary-relay/apiary/tools/internal/programs"
 	"github.com/apiary-relay/apiary/tools/internal/supervise"
 	"github.com/apiary-relay/apiary/tools/internal/topology"
 )
@@ -31,41 +32,6 @@ func TestMain(m *testing.M) {
 
 // patience bounds every wait, on a machine that may be compiling.
 const patience = 2 * time.Minute
-
-// root is the repository's.
-func root(t *testing.T) string {
-	t.Helper()
-	dir, err := filepath.Abs("../..")
-	require.NoError(t, err)
-	return dir
-}
-
-// build builds the programs of all services, as `make build` does.
-func build(t *testing.T) (bin string) {
-	t.Helper()
-	bin = t.TempDir()
-	args := []string{"build", "-o", bin + "/"}
-	for _, name := range []string{"gateway", "ingest", "fanout", "search", "audit", "workflow", "media", "apiary"} {
-		args = append(args, "./services/"+name+"/cmd/"+name)
-	}
-	cmd := exec.CommandContext(t.Context(), "go", args...)
-	cmd.Dir = root(t)
-	output, err := cmd.CombinedOutput()
-	require.NoError(t, err, string(output))
-	return bin
-}
-
-// natsServer finds the program that `make tools` builds, or one on the path.
-func natsServer(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(root(t), ".bin", "nats-server")
-	if _, err := os.Stat(path); err == nil {
-		return path
-	}
-	path, err := exec.LookPath("nats-server")
-	require.NoError(t, err, "make tools builds it")
-	return path
-}
 
 // running is a cluster in a goroutine of the test.
 type running struct {
@@ -84,7 +50,7 @@ func start(t *testing.T) *running {
 	require.NoError(t, listener.Close())
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	r := &running{t: t, stop: stop, done: make(chan error, 1), opts: options{
-		bin: build(t), natsServer: natsServer(t), data: t.TempDir(),
+		bin: programs.Bin(t), natsServer: programs.NATSServer(t), data: t.TempDir(),
 		gateways: 2, ingests: 2, fanouts: 2, searches: 2, port: port, databaseURL: pgtest.URL(t),
 	}}
 	reader, writer := io.Pipe()

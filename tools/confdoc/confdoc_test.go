@@ -2,34 +2,18 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
-)
 
-// build builds all programs that have settings.
-func build(t *testing.T) (bin string) {
-	t.Helper()
-	bin = t.TempDir()
-	args := []string{"build", "-trimpath", "-o", bin} // as make build does, so that they share the cache
-	for _, name := range append([]string{"apiary"}, services...) {
-		args = append(args, "github.com/apiary-relay/apiary/services/"+name+"/cmd/"+name)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, "go", args...).CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	return bin
-}
+	"github.com/apiary-relay/apiary/tools/internal/programs"
+)
 
 // The page in the repository is what the programs say, and what is configured here makes no difference.
 func TestReferenceIsFresh(t *testing.T) {
-	bin := build(t)
+	bin := programs.Bin(t)
 	t.Setenv("APIARY_LISTEN", "elsewhere:1")
 	t.Setenv("APIARY_PARTITIONS", "many")
 	t.Setenv("DATABASE_URL", "postgres://me:hunter2@db/apiary")
