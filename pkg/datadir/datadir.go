@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -13,6 +14,12 @@ import (
 
 // lockName is the file that carries the lock and the holder's process id.
 const lockName = "lock"
+
+// openings is how often Open begins again when what it has found is discarded by the process before.
+const openings = 10
+
+// errDiscarded says that another process has removed what it had made while this one opened it.
+var errDiscarded = errors.New("another process has just removed it")
 
 // HeldError says that another process holds the directory.
 type HeldError struct {
@@ -51,6 +58,15 @@ func Default(app, dataHome string) (string, error) {
 type Dir struct {
 	path string
 	lock *os.File
+	made made
+}
+
+// made is what Open has made.
+type made struct {
+	// dirs are the directories that were not there, the innermost first.
+	dirs []string
+	// lock is set when the lock file was not there.
+	lock bool
 }
 
 // Open makes the directory if it is not there and takes hold of it; a *HeldError says who has it
@@ -61,29 +77,104 @@ func Open(path string) (*Dir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open data directory: %w", err)
 	}
+	for range openings {
+		var d *Dir
+		if d, err = open(path); err == nil || !errors.Is(err, errDiscarded) {
+			return d, err
+		}
+	}
+	return nil, err
+}
+
+// open is Open once.
+func open(path string) (d *Dir, err error) {
+	d = &Dir{path: path}
+	defer func() {
+		if err == nil {
+			return
+		}
+		if d.lock != nil {
+			err = errors.Join(err, d.lock.Close())
+		}
+		d.made.removeDirs()
+		d = nil
+	}()
 	mode := os.FileMode(0o700)
 	if os.Geteuid() == 0 {
 		mode = 0o711
 	}
-	if err := os.MkdirAll(path, mode); err != nil {
-		return nil, fmt.Errorf("make data directory: %w", err)
+	d.made.dirs = missing(path)
+	switch err := os.MkdirAll(path, mode); {
+	case errors.Is(err, fs.ErrNotExist):
+		return d, fmt.Errorf("make data directory %s: %w", path, errDiscarded)
+	case err != nil:
+		return d, fmt.Errorf("make data directory: %w", err)
 	}
-	lock, err := os.OpenFile(filepath.Join(path, lockName), os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // the operator's directory
-	if err != nil {
-		return nil, fmt.Errorf("open data directory: %w", err)
+	if err := d.openLock(); err != nil {
+		return d, err
 	}
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	if err := syscall.Flock(int(d.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			err = &HeldError{Path: path, PID: readPID(lock)}
-		} else {
-			err = fmt.Errorf("lock data directory %s: %w", path, err)
+			return d, &HeldError{Path: path, PID: readPID(d.lock)}
 		}
-		return nil, errors.Join(err, lock.Close())
+		return d, fmt.Errorf("lock data directory %s: %w", path, err)
 	}
-	if err := writePID(lock); err != nil {
-		return nil, errors.Join(fmt.Errorf("lock data directory %s: %w", path, err), lock.Close())
+	// A lock on a file that is no longer there keeps nobody away.
+	if err := d.checkLock(); err != nil {
+		return d, err
 	}
-	return &Dir{path: path, lock: lock}, nil
+	if err := writePID(d.lock); err != nil {
+		return d, fmt.Errorf("lock data directory %s: %w", path, err)
+	}
+	return d, nil
+}
+
+// missing returns the directories of a path that are not there, the innermost first.
+func missing(path string) (dirs []string) {
+	for dir := path; ; dir = filepath.Dir(dir) {
+		if _, err := os.Lstat(dir); err == nil || dir == filepath.Dir(dir) {
+			return dirs
+		}
+		dirs = append(dirs, dir)
+	}
+}
+
+// openLock opens the lock file, and makes it if it is not there.
+func (d *Dir) openLock() error {
+	name := filepath.Join(d.path, lockName)
+	lock, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // the operator's directory
+	d.made.lock = err == nil
+	if errors.Is(err, fs.ErrExist) {
+		lock, err = os.OpenFile(name, os.O_RDWR, 0) //nolint:gosec // likewise
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("open data directory %s: %w", d.path, errDiscarded)
+	}
+	if err != nil {
+		return fmt.Errorf("open data directory: %w", err)
+	}
+	d.lock = lock
+	return nil
+}
+
+// checkLock reports whether the lock file is still the one that is locked.
+func (d *Dir) checkLock() error {
+	held, err := d.lock.Stat()
+	if err != nil {
+		return fmt.Errorf("lock data directory %s: %w", d.path, err)
+	}
+	there, err := os.Stat(filepath.Join(d.path, lockName))
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(held, there) {
+		return fmt.Errorf("lock data directory %s: %w", d.path, errDiscarded)
+	}
+	return err
+}
+
+// removeDirs removes the directories that were made, as far as they are empty: in the others there is somebody else's.
+func (m *made) removeDirs() {
+	for _, dir := range m.dirs {
+		_ = os.Remove(dir) // it fails on what is not empty, or could not be made
+	}
 }
 
 // readPID returns the process id in the lock file, 0 when there is none (its holder may be writing it).
@@ -115,4 +206,16 @@ func (d *Dir) Path(names ...string) string {
 // Close lets the directory go.
 func (d *Dir) Close() error {
 	return d.lock.Close()
+}
+
+// Discard lets the directory go and removes what Open has made: the lock file, and of the directories those that are
+// empty then. It is for who finds out that there is nothing to be done in it.
+func (d *Dir) Discard() error {
+	if !d.made.lock {
+		return d.lock.Close()
+	}
+	// While it is held: nobody else can believe to have it who looks whether the file is still there.
+	err := errors.Join(os.Remove(d.lock.Name()), d.lock.Close())
+	d.made.removeDirs()
+	return err
 }

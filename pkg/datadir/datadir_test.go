@@ -5,7 +5,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -29,6 +31,71 @@ func TestOpenHoldsTheDirectory(t *testing.T) {
 	again, err := datadir.Open(path)
 	require.NoError(t, err)
 	require.NoError(t, again.Close())
+}
+
+// Who finds out that there is nothing to be done leaves nothing behind that was not there.
+func TestDiscardRemovesWhatWasMade(t *testing.T) {
+	root := t.TempDir()
+	path := filepath.Join(root, "a", "b")
+	dir, err := datadir.Open(path)
+	require.NoError(t, err)
+	require.NoError(t, dir.Discard())
+	require.NoDirExists(t, filepath.Join(root, "a"))
+	require.DirExists(t, root)
+
+	dir, err = datadir.Open(path)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(root, "a", "notes"), nil, 0o600))
+	require.NoError(t, dir.Discard())
+	require.NoDirExists(t, path)
+	require.FileExists(t, filepath.Join(root, "a", "notes"), "somebody else's")
+
+	dir, err = datadir.Open(path)
+	require.NoError(t, err)
+	require.NoError(t, dir.Close())
+	dir, err = datadir.Open(path)
+	require.NoError(t, err)
+	require.NoError(t, dir.Discard())
+	require.FileExists(t, filepath.Join(path, "lock"), "it was there before")
+}
+
+func TestARefusedOpenLeavesNothing(t *testing.T) {
+	root := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(root, "file"), nil, 0o600))
+	_, err := datadir.Open(filepath.Join(root, "file", "data"))
+	require.Error(t, err)
+
+	long := filepath.Join(root, "made", strings.Repeat("x", 300))
+	_, err = datadir.Open(long)
+	require.Error(t, err)
+	require.NoDirExists(t, filepath.Join(root, "made"))
+}
+
+// A lock on a file that was removed meanwhile keeps nobody away, and must not be taken for one that does.
+func TestThereIsOneHolderWhileOthersDiscard(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "data")
+	var holders, held atomic.Int32
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 200 {
+				dir, err := datadir.Open(path)
+				if err != nil {
+					continue // it is held, or made and removed all the time
+				}
+				if holders.Add(1) > 1 {
+					t.Error("two hold the directory at once")
+				}
+				held.Add(1)
+				holders.Add(-1)
+				if err := dir.Discard(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.Positive(t, held.Load())
 }
 
 func TestDefaultForOrdinaryUsers(t *testing.T) {

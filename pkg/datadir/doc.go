@@ -3,6 +3,6 @@
 //
 // A directory is held by an advisory lock on a file in it, which the kernel gives back when the holder
 // dies in whatever way, so there is nothing stale to clean up. The package must never remove anything it
-// finds in the directory, and it must never run two holders at once. A Dir is used by the goroutine that
+// finds in the directory (what Open has made, Discard removes), and it must never run two holders at once. A Dir is used by the goroutine that
 // opened it; Path may be called by any.
 package datadir

@@ -87,7 +87,7 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	}
 	c, err := start(starting, cfg, dir, installed)
 	if err != nil {
-		return nil, errors.Join(err, dir.Close())
+		return nil, errors.Join(err, dir.Discard())
 	}
 	return c, nil
 }

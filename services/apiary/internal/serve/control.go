@@ -38,30 +38,29 @@ func ControlSocket(data, service string) (string, error) {
 
 // makeControlDir makes the socket's directory, which only this user may enter: that, and not the mode of
 // the socket, keeps others away from the moment it is there. Under /tmp anybody may have made the
-// directory first, so one that is not ours is refused.
-func makeControlDir(socket string) error {
+// directory first, so one that is not ours is refused. made is false when it was there already.
+func makeControlDir(socket string) (made bool, err error) {
 	dir := filepath.Dir(socket)
-	err := os.Mkdir(dir, 0o700)
-	if err == nil {
-		return nil
+	if err = os.Mkdir(dir, 0o700); err == nil {
+		return true, nil
 	}
 	if !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("make control directory: %w", err)
+		return false, fmt.Errorf("make control directory: %w", err)
 	}
 	info, err := os.Lstat(dir)
 	if err != nil {
-		return fmt.Errorf("make control directory: %w", err)
+		return false, fmt.Errorf("make control directory: %w", err)
 	}
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	switch {
 	case !ok || !info.IsDir():
-		return fmt.Errorf("make control directory: %s is there and is no directory", dir)
+		return false, fmt.Errorf("make control directory: %s is there and is no directory", dir)
 	case int(stat.Uid) != os.Geteuid():
-		return fmt.Errorf("make control directory: %s belongs to another user (id %d): run as that one, or choose another data directory", dir, stat.Uid)
+		return false, fmt.Errorf("make control directory: %s belongs to another user (id %d): run as that one, or choose another data directory", dir, stat.Uid)
 	case info.Mode().Perm() != 0o700:
-		return fmt.Errorf("make control directory: others may enter %s (mode %04o): chmod 700 it", dir, info.Mode().Perm())
+		return false, fmt.Errorf("make control directory: others may enter %s (mode %04o): chmod 700 it", dir, info.Mode().Perm())
 	}
-	return nil
+	return false, nil
 }
 
 // removeControlDir removes the socket's directory when it is not in the data directory, where it may stay.

@@ -13,6 +13,7 @@
 //	admin.addr     where the admin listener is, for apiary healthcheck
 //
 // It starts in this order and stops in the reverse one, all within ten seconds of being asked to. It must
-// never print a secret, and never delete data. The goroutine that calls Run owns everything here; the
+// never print a secret, and never delete data. A start that is refused before the database is this process's, because of its
+// settings or because something is in use, removes what it has made and nothing else. The goroutine that calls Run owns everything here; the
 // services have their own.
 package serve

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -40,14 +43,24 @@ type process struct {
 	relay    identity // of its own making; none if it was given a key
 	operator identity
 	control  string // the socket at which search answers the operator's commands; that of ingest is beside it
+	// made is set when the directory of control was not there.
+	made bool
+	// begun is set when nothing refuses the start any more: the database is this process's. Run sets it, and whoever has
+	// waited for Run reads it.
+	begun bool
 
 	mu      sync.Mutex
 	running *apiary.Service // guarded by mu; nil until the services are built
 }
 
 // newProcess makes the keys and checks what can be checked; nothing is started.
-func newProcess(cfg Config, dir *datadir.Dir, env *boot.Env, program string, out io.Writer) (p *process, err error) {
-	p = &process{cfg: cfg, dir: dir, env: env, program: program, out: out}
+func newProcess(cfg Config, dir *datadir.Dir, env *boot.Env, program string, out io.Writer) (_ *process, err error) {
+	p := &process{cfg: cfg, dir: dir, env: env, program: program, out: out}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.discard())
+		}
+	}()
 	if p.operator, err = loadIdentity(dir, "operator"); err != nil {
 		return nil, err
 	}
@@ -63,7 +76,7 @@ func newProcess(cfg Config, dir *datadir.Dir, env *boot.Env, program string, out
 	if p.control, err = ControlSocket(dir.Path(), Search); err != nil {
 		return nil, err
 	}
-	if err := makeControlDir(p.control); err != nil {
+	if p.made, err = makeControlDir(p.control); err != nil {
 		return nil, err
 	}
 	if p.cfg.Services.Ingest.GRPC.Listen == "" {
@@ -74,6 +87,23 @@ func newProcess(cfg Config, dir *datadir.Dir, env *boot.Env, program string, out
 		p.cfg.Services.Ingest.GRPC.Listen = "unix://" + socket
 	}
 	return p, nil
+}
+
+// discard removes what newProcess has made: a start that is refused leaves nothing behind. Nobody has seen the keys, and nothing
+// was signed with them.
+func (p *process) discard() error {
+	var errs []error
+	for _, id := range []identity{p.operator, p.relay} {
+		if id.created {
+			errs = append(errs, os.Remove(id.path))
+		}
+	}
+	if p.made {
+		if err := os.Remove(filepath.Dir(p.control)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Drain drains the services, if they have been started.
@@ -105,6 +135,7 @@ func (p *process) Run(ctx context.Context, ready func()) (err error) {
 	if err != nil {
 		return err
 	}
+	p.begun = true
 	defer func() { err = errors.Join(err, release()) }()
 	if err := postgres.Migrate(ctx, database.Reveal()); err != nil {
 		return err

@@ -32,7 +32,8 @@ func Run(ctx context.Context, cfg Config, loaded *config.Loaded, program string,
 	if err != nil {
 		return explainData(err)
 	}
-	defer func() { err = errors.Join(err, dir.Close()) }()
+	var p *process
+	defer func() { err = errors.Join(err, leave(dir, p)) }()
 	if cfg.Listen != "" {
 		cfg.Services.Gateway.Listen = cfg.Listen
 	}
@@ -43,9 +44,21 @@ func Run(ctx context.Context, cfg Config, loaded *config.Loaded, program string,
 		return err
 	}
 	cfg.Process.QuietFailure = true
-	return boot.Serve(ctx, "apiary", cfg.Process, loaded, logs, func(env *boot.Env) (lifecycle.Service, error) {
-		return newProcess(cfg, dir, env, program, out)
+	return boot.Serve(ctx, "apiary", cfg.Process, loaded, logs, func(env *boot.Env) (_ lifecycle.Service, err error) {
+		p, err = newProcess(cfg, dir, env, program, out)
+		return p, err
 	})
+}
+
+// leave lets the directory go, with what a start has made in it that was refused. p is nil if it was refused early.
+func leave(dir *datadir.Dir, p *process) error {
+	switch {
+	case p == nil:
+		return dir.Discard()
+	case p.begun:
+		return dir.Close()
+	}
+	return errors.Join(p.discard(), dir.Discard())
 }
 
 // explainData says what to do when the directory cannot be had.

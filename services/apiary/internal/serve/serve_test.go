@@ -41,32 +41,84 @@ func TestControlSocketIsAPathThatASocketCanHave(t *testing.T) {
 
 func TestControlDirIsOursAlone(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "control", "ingest.sock")
-	require.NoError(t, makeControlDir(socket))
+	made, err := makeControlDir(socket)
+	require.NoError(t, err)
+	require.True(t, made)
 	info, err := os.Stat(filepath.Dir(socket))
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
-	require.NoError(t, makeControlDir(socket), "it may be there already")
+	made, err = makeControlDir(socket)
+	require.NoError(t, err, "it may be there already")
+	require.False(t, made)
 
 	require.NoError(t, os.Chmod(filepath.Dir(socket), 0o755))
-	require.ErrorContains(t, makeControlDir(socket), "(mode 0755): chmod 700 it")
+	_, err = makeControlDir(socket)
+	require.ErrorContains(t, err, "(mode 0755): chmod 700 it")
 
 	link := filepath.Join(t.TempDir(), "control")
 	require.NoError(t, os.Symlink(t.TempDir(), link))
-	require.ErrorContains(t, makeControlDir(filepath.Join(link, "ingest.sock")), "is no directory")
+	_, err = makeControlDir(filepath.Join(link, "ingest.sock"))
+	require.ErrorContains(t, err, "is no directory")
 }
 
 func TestOnlyAControlDirElsewhereIsRemoved(t *testing.T) {
 	data := t.TempDir()
 	inside := filepath.Join(data, "control", "ingest.sock")
-	require.NoError(t, makeControlDir(inside))
+	_, err := makeControlDir(inside)
+	require.NoError(t, err)
 	require.NoError(t, removeControlDir(data, inside))
 	require.DirExists(t, filepath.Dir(inside))
 
 	elsewhere := filepath.Join(t.TempDir(), "apiary-control-0", "ingest.sock")
-	require.NoError(t, makeControlDir(elsewhere))
+	_, err = makeControlDir(elsewhere)
+	require.NoError(t, err)
 	require.NoError(t, removeControlDir(data, elsewhere))
 	require.NoDirExists(t, filepath.Dir(elsewhere))
 	require.NoError(t, removeControlDir(data, elsewhere), "it may be gone")
+}
+
+// What a start has made before it was refused is nobody's, and goes; what was there before stays.
+func TestARefusedStartLeavesWhatItFound(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "new", "data")
+	refuse := func() {
+		t.Helper()
+		dir, err := datadir.Open(path)
+		require.NoError(t, err)
+		p, err := newProcess(config.MustDefault(DefaultConfig()), dir, nil, "apiary", nil)
+		require.NoError(t, err)
+		require.FileExists(t, dir.Path("relay.key"))
+		require.DirExists(t, filepath.Dir(p.control))
+		require.NoError(t, leave(dir, p))
+	}
+	refuse()
+	require.NoDirExists(t, filepath.Dir(path))
+
+	dir, err := datadir.Open(path)
+	require.NoError(t, err)
+	kept, err := loadIdentity(dir, "relay")
+	require.NoError(t, err)
+	require.NoError(t, dir.Close())
+	refuse()
+	require.FileExists(t, kept.path)
+	require.NoFileExists(t, filepath.Join(path, "operator.key"))
+
+	// What one makes that then fails goes too.
+	require.NoError(t, os.WriteFile(kept.path, []byte("not a key"), 0o600))
+	dir, err = datadir.Open(path)
+	require.NoError(t, err)
+	p, err := newProcess(config.MustDefault(DefaultConfig()), dir, nil, "apiary", nil)
+	require.ErrorContains(t, err, "relay.key")
+	require.NoError(t, leave(dir, p))
+	require.NoFileExists(t, filepath.Join(path, "operator.key"))
+
+	require.NoError(t, os.Remove(kept.path))
+	dir, err = datadir.Open(path)
+	require.NoError(t, err)
+	p, err = newProcess(config.MustDefault(DefaultConfig()), dir, nil, "apiary", nil)
+	require.NoError(t, err)
+	p.begun = true
+	require.NoError(t, leave(dir, p))
+	require.FileExists(t, filepath.Join(path, "operator.key"), "it may have signed something")
 }
 
 func TestIdentityIsMadeOnce(t *testing.T) {
