@@ -138,14 +138,16 @@ func TestJoinPolicy(t *testing.T) {
 	for _, c := range []struct {
 		code, version string
 		age           bool
+		message       string
 	}{
-		{invite.GetCode(), got.GetPolicy().GetVersion(), false},
-		{invite.GetCode(), "", true},
-		{"", got.GetPolicy().GetVersion(), true},
-		{string(make([]byte, 257)), got.GetPolicy().GetVersion(), true},
+		{invite.GetCode(), got.GetPolicy().GetVersion(), false, "join_policy_not_accepted: age"},
+		{invite.GetCode(), "", true, "join_policy_not_accepted: policy_version"},
+		{"", got.GetPolicy().GetVersion(), true, "code must have 1 to 256 bytes"},
+		{string(make([]byte, 257)), got.GetPolicy().GetVersion(), true, "code must have 1 to 256 bytes"},
 	} {
 		_, err := accept(c.code, c.version, c.age)
 		require.Equal(t, codes.InvalidArgument, status.Code(err))
+		require.Equal(t, c.message, status.Convert(err).Message())
 	}
 	_, err = accept("whether good or not is not told", got.GetPolicy().GetVersion(), true)
 	require.NoError(t, err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"html"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -21,6 +22,10 @@ const policyKept = 10 * time.Second
 
 // noJoinPolicy answers who asks for a page of a policy, or accepts one, where there is none.
 const noJoinPolicy = "join_policy_not_configured"
+
+// notAccepted answers who accepts another policy, or does not confirm their age where that is asked for. Ingest says after it
+// which of the two.
+const notAccepted = "join_policy_not_accepted"
 
 // joinPolicies keeps the join policy for a moment, and asks for it once at a time.
 type joinPolicies struct {
@@ -135,9 +140,19 @@ func (b *Bridge) page(w http.ResponseWriter, r *http.Request, title string, text
 }
 
 // AcceptPolicy answers a POST of {"code", "policy_version", "age_confirmed"} with {"receipt"}, which is shown with the claim of
-// the code. It needs no signature, and does not say whether the code is good.
+// the code. It needs no signature, and does not say whether the code is good. What is wrong with an acceptance is a field of
+// its own: {"error", "reason"}.
 func (b *Bridge) AcceptPolicy(w http.ResponseWriter, r *http.Request, c session.Community) {
 	receipt, err := b.accept(w, r, c)
+	if why, ok := strings.CutPrefix(fault.Message(err), notAccepted+": "); ok {
+		b.refuseWith(w, r, err, func(string) any {
+			return struct {
+				Error  string `json:"error"`
+				Reason string `json:"reason"`
+			}{notAccepted, why}
+		})
+		return
+	}
 	b.reply(w, r, struct {
 		Receipt string `json:"receipt"`
 	}{receipt}, err)

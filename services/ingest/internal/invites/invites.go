@@ -123,9 +123,9 @@ func (s *Service) AcceptJoinPolicy(_ context.Context, req *ingestv1.AcceptJoinPo
 	case req.GetCode() == "" || len(req.GetCode()) > maxCode:
 		return nil, fault.New(fault.Invalid, fmt.Sprintf("code must have 1 to %d bytes", maxCode))
 	}
-	receipt, ok := s.joins.Accept(req.GetCommunity(), req.GetCode(), req.GetVersion(), req.GetAgeConfirmed())
-	if !ok {
-		return nil, fault.New(fault.Invalid, "join_policy_not_accepted")
+	receipt, wrong := s.joins.Accept(req.GetCommunity(), req.GetCode(), req.GetVersion(), req.GetAgeConfirmed())
+	if wrong != "" {
+		return nil, fault.New(fault.Invalid, "join_policy_not_accepted: "+wrong)
 	}
 	return &ingestv1.AcceptJoinPolicyResponse{Receipt: receipt}, nil
 }

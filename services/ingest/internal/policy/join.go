@@ -37,13 +37,24 @@ func NewJoinPolicy(terms, privacy string, age bool, secret []byte) *JoinPolicy {
 // Version names what the policy says, in hexadecimal. Another policy has another one.
 func (p *JoinPolicy) Version() string { return p.version }
 
-// Accept returns the receipt for who claims a code in a community, unless another policy was accepted, or the age not confirmed
-// that has to be.
-func (p *JoinPolicy) Accept(community int64, code, version string, ageConfirmed bool) (receipt string, ok bool) {
-	if version != p.version || p.Age && !ageConfirmed {
-		return "", false
+// What is wrong with an acceptance, as clients read it.
+const (
+	// OtherVersion: it is of another policy, which may have been this one before.
+	OtherVersion = "policy_version"
+	// AgeUnconfirmed: the age has to be confirmed as well.
+	AgeUnconfirmed = "age"
+)
+
+// Accept returns the receipt for who claims a code in a community, or what is wrong with the acceptance: OtherVersion or, of this
+// version, AgeUnconfirmed.
+func (p *JoinPolicy) Accept(community int64, code, version string, ageConfirmed bool) (receipt, wrong string) {
+	switch {
+	case version != p.version:
+		return "", OtherVersion
+	case p.Age && !ageConfirmed:
+		return "", AgeUnconfirmed
 	}
-	return p.receipt(community, code), true
+	return p.receipt(community, code), ""
 }
 
 // Holds reports whether a receipt is of this policy, for this code in this community.

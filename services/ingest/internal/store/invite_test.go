@@ -249,8 +249,8 @@ func TestTheJoinPolicyIsAccepted(t *testing.T) {
 		v, _ := f.order(f.command(closed, name, nostr.KindRelayJoinRequest, nostrtest.Tag("claim", invite.Code), nostrtest.Tag("policy_receipt", receipt)))
 		return v
 	}
-	receipt, ok := asks.Accept(closed, invite.Code, asks.Version(), false)
-	require.True(t, ok)
+	receipt, wrong := asks.Accept(closed, invite.Code, asks.Version(), false)
+	require.Empty(t, wrong)
 	elsewhere, _ := asks.Accept(other, invite.Code, asks.Version(), false)
 	of, _ := asks.Accept(closed, "v2.nothing", asks.Version(), false)
 	for _, bad := range []string{"", elsewhere, of} {

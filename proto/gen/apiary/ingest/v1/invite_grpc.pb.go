@@ -40,8 +40,9 @@ type InviteServiceClient interface {
 	ClaimInvite(ctx context.Context, in *ClaimInviteRequest, opts ...grpc.CallOption) (*ClaimInviteResponse, error)
 	// GetJoinPolicy returns what whoever joins with a code has to accept first. It is the same for all communities.
 	GetJoinPolicy(ctx context.Context, in *GetJoinPolicyRequest, opts ...grpc.CallOption) (*GetJoinPolicyResponse, error)
-	// AcceptJoinPolicy returns a receipt of the acceptance, for who claims with the code. INVALID when another version was accepted,
-	// or the age was not confirmed and has to be; NOT_FOUND when there is nothing to accept. Whether the code is good is not looked
+	// AcceptJoinPolicy returns a receipt of the acceptance, for who claims with the code. INVALID, with the message
+	// "join_policy_not_accepted: policy_version", when another version was accepted, or with "join_policy_not_accepted: age" when
+	// the age was not confirmed and has to be; NOT_FOUND when there is nothing to accept. Whether the code is good is not looked
 	// at. It changes nothing.
 	AcceptJoinPolicy(ctx context.Context, in *AcceptJoinPolicyRequest, opts ...grpc.CallOption) (*AcceptJoinPolicyResponse, error)
 }
@@ -109,8 +110,9 @@ type InviteServiceServer interface {
 	ClaimInvite(context.Context, *ClaimInviteRequest) (*ClaimInviteResponse, error)
 	// GetJoinPolicy returns what whoever joins with a code has to accept first. It is the same for all communities.
 	GetJoinPolicy(context.Context, *GetJoinPolicyRequest) (*GetJoinPolicyResponse, error)
-	// AcceptJoinPolicy returns a receipt of the acceptance, for who claims with the code. INVALID when another version was accepted,
-	// or the age was not confirmed and has to be; NOT_FOUND when there is nothing to accept. Whether the code is good is not looked
+	// AcceptJoinPolicy returns a receipt of the acceptance, for who claims with the code. INVALID, with the message
+	// "join_policy_not_accepted: policy_version", when another version was accepted, or with "join_policy_not_accepted: age" when
+	// the age was not confirmed and has to be; NOT_FOUND when there is nothing to accept. Whether the code is good is not looked
 	// at. It changes nothing.
 	AcceptJoinPolicy(context.Context, *AcceptJoinPolicyRequest) (*AcceptJoinPolicyResponse, error)
 	mustEmbedUnimplementedInviteServiceServer()
