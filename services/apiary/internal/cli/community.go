@@ -41,10 +41,14 @@ func (f *localFlags) with(service, remote string, do func(target string) error) 
 type directoryFlags struct {
 	localFlags `embed:""`
 	Ingest     string `help:"Talk to this ingest of a cluster instead." env:"-" placeholder:"HOST:PORT"`
+	Search     string `hidden:"" env:"-"` // what lists take: whoever gives it is told what is wanted
 }
 
 // with calls do with a connection to ingest.
 func (f *directoryFlags) with(env env, do func(*operator.Directory) error) error {
+	if f.Search != "" {
+		return usageError{"--search is for lists: what changes something takes --ingest, the address of an ingest replica"}
+	}
 	return f.localFlags.with(serve.Ingest, f.Ingest, func(target string) error {
 		directory, err := operator.Dial(target, env.Out)
 		if err != nil { // what --data leads to can be dialled
@@ -60,12 +64,16 @@ type listFlags struct {
 	Search     string `help:"Talk to this search of a cluster instead." env:"-" placeholder:"HOST:PORT"`
 	Limit      int    `help:"Most lines to print." default:"1000" env:"-"`
 	JSON       bool   `help:"Print one JSON object on a line." name:"json" env:"-"`
+	Ingest     string `hidden:"" env:"-"` // what changes take, likewise
 }
 
 // with calls do with a connection to search.
 func (f *listFlags) with(env env, do func(*operator.Reader) error) error {
-	if f.Limit < 1 {
+	switch {
+	case f.Limit < 1:
 		return usageError{"--limit must be at least 1"}
+	case f.Ingest != "":
+		return usageError{"--ingest is for what changes something: lists take --search, the address of a search replica"}
 	}
 	return f.localFlags.with(serve.Search, f.Search, func(target string) error {
 		reader, err := operator.DialReader(target, operator.List{Out: env.Out, Notes: env.Err, Limit: f.Limit, JSON: f.JSON})

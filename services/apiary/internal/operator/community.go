@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -23,6 +24,7 @@ func (d *Directory) Archive(ctx context.Context, host string) error {
 	if err != nil {
 		return explainWhole("archive "+host, err)
 	}
+	host = cmp.Or(response.GetHost(), canonical(host))
 	since := response.GetArchiveTime().AsTime().UTC().Format(time.RFC3339)
 	if !response.GetAnnounced() {
 		return d.say("%s is archived since %s; NATS cannot be reached, so open connections end within 30 seconds", host, since)
@@ -34,10 +36,11 @@ func (d *Directory) Archive(ctx context.Context, host string) error {
 func (d *Directory) Unarchive(ctx context.Context, host string) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if _, err := d.client.UnarchiveCommunity(ctx, &ingestv1.UnarchiveCommunityRequest{Community: byHost(host)}); err != nil {
+	response, err := d.client.UnarchiveCommunity(ctx, &ingestv1.UnarchiveCommunityRequest{Community: byHost(host)})
+	if err != nil {
 		return explainWhole("unarchive "+host, err)
 	}
-	return d.say("%s is served again, within 5 seconds", host)
+	return d.say("%s is served again, %s", cmp.Or(response.GetHost(), canonical(host)), soon)
 }
 
 // Transfer gives a community to another owner. from may be empty: whoever has owned it longest, or nobody.
@@ -97,9 +100,9 @@ func (d *Directory) AddAlias(ctx context.Context, host, alias string) error {
 	case err != nil:
 		return explain("give "+host+" the host "+alias, "ingest", err)
 	case !response.GetAdded():
-		return d.say("%s is a host of %s already; nothing was changed", alias, host)
+		return d.say("%s is a host of %s already; nothing was changed", canonical(alias), canonical(host))
 	}
-	return d.say("%s is a host of %s now", alias, host)
+	return d.say("%s is a host of %s, %s", canonical(alias), canonical(host), soon)
 }
 
 // RemoveAlias takes a host from a community.
@@ -109,7 +112,7 @@ func (d *Directory) RemoveAlias(ctx context.Context, host, alias string) error {
 	if _, err := d.client.RemoveHost(ctx, &ingestv1.RemoveHostRequest{Community: byHost(host), Alias: alias}); err != nil {
 		return explain("take the host "+alias+" from "+host, "ingest", err)
 	}
-	return d.say("%s is no host of %s any more; who is connected stays so", alias, host)
+	return d.say("%s is no host of %s any more; who is connected by it is disconnected", canonical(alias), canonical(host))
 }
 
 // Release lets a host go that a deleted community had.
@@ -121,9 +124,9 @@ func (d *Directory) Release(ctx context.Context, host string) error {
 	case err != nil:
 		return explain("release "+host, "ingest", err)
 	case !response.GetReleased():
-		return d.say("%s is free already; nothing was changed", host)
+		return d.say("%s is free already; nothing was changed", canonical(host))
 	}
-	return d.say("%s is free", host)
+	return d.say("%s is free", canonical(host))
 }
 
 // explainWhole explains why nothing was done with a community as a whole. That there is none is said, too, of one that belongs to

@@ -17,19 +17,21 @@ import (
 var errMissing = fault.New(fault.NotFound, "community not found")
 
 func (d *directory) ArchiveCommunity(_ context.Context, r *ingestv1.ArchiveCommunityRequest) (*ingestv1.ArchiveCommunityResponse, error) {
-	if r.GetCommunity().GetHost() != "localhost" {
+	if host := r.GetCommunity().GetHost(); host != "localhost" && host != "alias.example" {
 		return nil, errMissing
 	}
 	d.archived = true
-	return &ingestv1.ArchiveCommunityResponse{ArchiveTime: timestamppb.New(timestamppb.Now().AsTime()), Announced: !d.quiet}, nil
+	return &ingestv1.ArchiveCommunityResponse{
+		Host: "localhost", ArchiveTime: timestamppb.New(timestamppb.Now().AsTime()), Announced: !d.quiet,
+	}, nil
 }
 
 func (d *directory) UnarchiveCommunity(_ context.Context, r *ingestv1.UnarchiveCommunityRequest) (*ingestv1.UnarchiveCommunityResponse, error) {
-	if r.GetCommunity().GetHost() != "localhost" {
+	if host := r.GetCommunity().GetHost(); host != "localhost" && host != "alias.example" {
 		return nil, errMissing
 	}
 	d.archived = false
-	return &ingestv1.UnarchiveCommunityResponse{}, nil
+	return &ingestv1.UnarchiveCommunityResponse{Host: "localhost"}, nil
 }
 
 func (d *directory) TransferCommunity(_ context.Context, r *ingestv1.TransferCommunityRequest) (*ingestv1.TransferCommunityResponse, error) {
@@ -96,6 +98,11 @@ func TestTheEndOfACommunity(t *testing.T) {
 	said("open connections end within 30 seconds")
 	require.NoError(t, client.Unarchive(t.Context(), "localhost"))
 	require.False(t, d.archived)
+	said("localhost is served again, within 5 seconds\n")
+	require.NoError(t, client.Archive(t.Context(), "alias.example"))
+	said("localhost is archived since")
+	require.NoError(t, client.Unarchive(t.Context(), "alias.example"))
+	said("localhost is served again")
 	require.Error(t, client.Unarchive(t.Context(), "elsewhere"))
 
 	require.ErrorContains(t, client.Delete(t.Context(), "localhost", alice.String(), "localhost"), "community not found")
@@ -105,16 +112,19 @@ func TestTheEndOfACommunity(t *testing.T) {
 	}
 	require.NoError(t, client.Release(t.Context(), "old.example"))
 	said("old.example is free")
-	require.NoError(t, client.Release(t.Context(), "free.example"))
-	said("free already")
+	require.NoError(t, client.Release(t.Context(), "Free.Example"))
+	said("free.example is free already")
 }
 
 func TestAliases(t *testing.T) {
 	client, out := serve(t, &directory{})
-	require.NoError(t, client.AddAlias(t.Context(), "localhost", "new.example"))
-	require.NoError(t, client.AddAlias(t.Context(), "localhost", "old.example"))
-	require.Equal(t, []string{"new.example is a host of localhost now", "old.example is a host of localhost already; nothing was changed"},
-		strings.Split(strings.TrimSpace(out.String()), "\n"))
+	require.NoError(t, client.AddAlias(t.Context(), "Localhost", "new.example"))
+	require.NoError(t, client.AddAlias(t.Context(), "localhost", "Old.example"))
 	require.NoError(t, client.RemoveAlias(t.Context(), "localhost", "new.example"))
+	require.Equal(t, []string{
+		"new.example is a host of localhost, within 5 seconds",
+		"old.example is a host of localhost already; nothing was changed",
+		"new.example is no host of localhost any more; who is connected by it is disconnected",
+	}, strings.Split(strings.TrimSpace(out.String()), "\n"))
 	require.ErrorContains(t, client.RemoveAlias(t.Context(), "localhost", "other.example"), "take the host other.example from localhost: community not found")
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/apiary-relay/apiary/pkg/nostr/nip19"
 	"github.com/apiary-relay/apiary/pkg/rpc"
+	"github.com/apiary-relay/apiary/pkg/tenant"
 	ingestv1 "github.com/apiary-relay/apiary/proto/gen/apiary/ingest/v1"
 )
 
@@ -85,12 +86,12 @@ func (d *Directory) CreateCommunity(ctx context.Context, c Create) error {
 	}
 	switch differences := response.GetDifferences(); {
 	case response.GetCreated():
-		return d.say("created the %s community %s", c.Access, c.Host)
+		return d.say("created the %s community %s, served %s", c.Access, canonical(c.Host), soon)
 	case len(differences) > 0 && !c.IfMissing:
 		return fmt.Errorf("create a community for %s: it has one already, and not as asked for: %s; nothing was changed (apiary community set, alias, "+
 			"transfer and unarchive change it)", c.Host, strings.Join(differences, ", "))
 	}
-	return d.say("%s has a community already; nothing was changed", c.Host)
+	return d.say("%s has a community already; nothing was changed", canonical(c.Host))
 }
 
 // Update is a change of a community.
@@ -145,7 +146,7 @@ func (d *Directory) UpdateCommunity(ctx context.Context, u Update) error {
 	if err != nil {
 		return explain("change the community of "+u.Host, "ingest", err)
 	}
-	return d.say("changed the community %s", u.Host)
+	return d.say("changed the community %s", canonical(u.Host))
 }
 
 // PutMember adds a member or changes its role.
@@ -160,7 +161,7 @@ func (d *Directory) PutMember(ctx context.Context, host, pubkey, role string) er
 	if err != nil {
 		return explain("add a member to "+host, "ingest", err)
 	}
-	return d.say("%s is now %s of %s", pubkey, role, host)
+	return d.say("%s is now %s of %s", pubkey, role, canonical(host))
 }
 
 // RemoveMember removes a member. Who is none is an error.
@@ -178,7 +179,18 @@ func (d *Directory) RemoveMember(ctx context.Context, host, pubkey string) error
 	if !response.GetRemoved() {
 		return fmt.Errorf("remove a member from %s: %s is none; apiary community members %s lists them", host, pubkey, host)
 	}
-	return d.say("%s is not a member of %s any more", pubkey, host)
+	return d.say("%s is not a member of %s any more", pubkey, canonical(host))
+}
+
+// soon is how long a gateway that was asked for a host before may not know what has become of it (gateway's host-ttl).
+const soon = "within 5 seconds"
+
+// canonical is the one form of a host, in which services know it.
+func canonical(host string) string {
+	if normal, err := tenant.NormalizeHost(host); err == nil {
+		return normal
+	}
+	return host // which they have refused
 }
 
 func (d *Directory) say(format string, args ...any) error {
@@ -216,7 +228,17 @@ func explain(what, service string, err error) error {
 		}
 		return &UnreachableError{What: what, Service: service, Reason: reason}
 	}
-	return fmt.Errorf("%s: %s", what, s.Message())
+	return fmt.Errorf("%s: %s%s", what, s.Message(), wayOn(s.Message()))
+}
+
+// wayOn is what an operator can do about what a service has answered, empty if that says itself.
+func wayOn(message string) string {
+	rest, retired := strings.CutPrefix(message, "host_retired: ")
+	if !retired {
+		return ""
+	}
+	host, _, _ := strings.Cut(rest, " ")
+	return fmt.Sprintf(" (when everything of that is removed, apiary community release %s lets the host go)", canonical(host))
 }
 
 func parseAccess(text string) (ingestv1.Access, error) {

@@ -39,7 +39,10 @@ type directory struct {
 }
 
 func (d *directory) CreateCommunity(_ context.Context, r *ingestv1.CreateCommunityRequest) (*ingestv1.CreateCommunityResponse, error) {
-	if r.GetHost() == "localhost" {
+	switch r.GetHost() {
+	case "old.example":
+		return nil, fault.New(fault.Exists, "host_retired: old.example was the host of a community that was deleted")
+	case "localhost":
 		response := &ingestv1.CreateCommunityResponse{Community: 1}
 		if len(r.GetAliases()) > 0 {
 			response.Differences = []string{"description", "aliases"}
@@ -101,26 +104,34 @@ func TestCommunity(t *testing.T) {
 	client, out := serve(t, d)
 	alice := nostrtest.PubKey("alice")
 
-	require.NoError(t, client.CreateCommunity(t.Context(), operator.Create{Host: "team.example", Access: "closed", Owner: alice.String()}))
-	require.Contains(t, out.String(), "created the closed community team.example")
+	require.NoError(t, client.CreateCommunity(t.Context(), operator.Create{Host: "Team.Example.:443", Access: "closed", Owner: alice.String()}))
+	require.Equal(t, "created the closed community team.example, served within 5 seconds\n", out.String())
 	require.NoError(t, client.CreateCommunity(t.Context(), operator.Create{Host: "localhost", Access: "open"}))
 	require.Contains(t, out.String(), "localhost has a community already")
 	require.NoError(t, client.CreateCommunity(t.Context(), operator.Create{Host: "localhost", Aliases: []string{"other.example"}, Access: "open", IfMissing: true}))
 	require.EqualError(t, client.CreateCommunity(t.Context(), operator.Create{Host: "localhost", Aliases: []string{"other.example"}, Access: "open"}),
 		"create a community for localhost: it has one already, and not as asked for: description, aliases; nothing was changed "+
 			"(apiary community set, alias, transfer and unarchive change it)")
+	retired := operator.Create{Host: "old.example", Access: "open"}
+	require.EqualError(t, client.CreateCommunity(t.Context(), retired), "create a community for old.example: host_retired: old.example was the host of "+
+		"a community that was deleted (when everything of that is removed, apiary community release old.example lets the host go)")
+	retired.IfMissing = true
+	require.NoError(t, client.CreateCommunity(t.Context(), retired))
 
 	require.NoError(t, client.UpdateCommunity(t.Context(), operator.Update{Host: "localhost", Access: "closed"}))
+	require.Contains(t, out.String(), "changed the community localhost\n")
 	require.Equal(t, ingestv1.Access_ACCESS_CLOSED, d.access)
 	require.NoError(t, client.UpdateCommunity(t.Context(), operator.Update{Host: "localhost", UnknownKinds: "registry-only"}))
 	require.Equal(t, ingestv1.UnknownKinds_UNKNOWN_KINDS_REGISTRY_ONLY, d.unknown)
 	require.NoError(t, client.UpdateCommunity(t.Context(), operator.Update{Host: "localhost", Agents: "refuse"}))
 	require.Equal(t, ingestv1.Agents_AGENTS_REFUSE, d.agents)
-	require.NoError(t, client.PutMember(t.Context(), "localhost", alice.String(), "admin"))
+	require.NoError(t, client.PutMember(t.Context(), "LOCALHOST", alice.String(), "admin"))
+	require.Contains(t, out.String(), alice.String()+" is now admin of localhost\n")
 	require.Equal(t, map[string]string{string(alice[:]): "admin"}, d.members)
 	npub, err := nip19.Ref{Type: nip19.PubKey, PubKey: alice}.Encode()
 	require.NoError(t, err)
-	require.NoError(t, client.RemoveMember(t.Context(), "localhost", npub))
+	require.NoError(t, client.RemoveMember(t.Context(), "127.0.0.1", npub))
+	require.Contains(t, out.String(), npub+" is not a member of localhost any more\n")
 	require.Empty(t, d.members)
 	require.ErrorContains(t, client.RemoveMember(t.Context(), "localhost", npub), "is none; apiary community members localhost lists them")
 }

@@ -64,7 +64,7 @@ type DirectoryServiceClient interface {
 	// PutHost gives a community another host. EXISTS if the host is taken, INVALID if the community has too many.
 	PutHost(ctx context.Context, in *PutHostRequest, opts ...grpc.CallOption) (*PutHostResponse, error)
 	// RemoveHost takes a host from a community, but not the first it had (INVALID). NOT_FOUND if it is not a host of the
-	// community. Who is connected stays so.
+	// community. Who is connected by it is disconnected.
 	RemoveHost(ctx context.Context, in *RemoveHostRequest, opts ...grpc.CallOption) (*RemoveHostResponse, error)
 	// ReleaseHost lets a host go that was that of a community which has been deleted. EXISTS if it belongs to a community.
 	ReleaseHost(ctx context.Context, in *ReleaseHostRequest, opts ...grpc.CallOption) (*ReleaseHostResponse, error)
@@ -245,7 +245,7 @@ type DirectoryServiceServer interface {
 	// PutHost gives a community another host. EXISTS if the host is taken, INVALID if the community has too many.
 	PutHost(context.Context, *PutHostRequest) (*PutHostResponse, error)
 	// RemoveHost takes a host from a community, but not the first it had (INVALID). NOT_FOUND if it is not a host of the
-	// community. Who is connected stays so.
+	// community. Who is connected by it is disconnected.
 	RemoveHost(context.Context, *RemoveHostRequest) (*RemoveHostResponse, error)
 	// ReleaseHost lets a host go that was that of a community which has been deleted. EXISTS if it belongs to a community.
 	ReleaseHost(context.Context, *ReleaseHostRequest) (*ReleaseHostResponse, error)
