@@ -16,6 +16,12 @@ func TestTheLinkOfAnInviteSaysWhatToDo(t *testing.T) {
 	require.Equal(t, "no-store", head.Get("Cache-Control"))
 	require.Contains(t, body, "relay at wss://"+openHost+"\n")
 	require.Contains(t, body, "code: v2.abc-DEF_123\n")
+	require.Contains(t, body, "    apiary client join --relay wss://"+openHost+" v2.abc-DEF_123\n")
+	for _, path := range []string{"/api/invites/claim", "/terms", "/privacy", "/api/join-policy", "/api/invites/accept-policy"} {
+		require.Contains(t, body, path)
+		status, _, answer := w.request(http.MethodGet, openHost, path, nil)
+		require.False(t, status == http.StatusNotFound && strings.Contains(answer, "not found"), "there is no %s", path)
+	}
 	for _, code := range []string{"", "%3Cscript%3E", "a/b", "a%0Ab", strings.Repeat("x", 129)} {
 		status, _, body = w.request(http.MethodGet, openHost, "/invite/"+code, nil)
 		require.Equal(t, http.StatusNotFound, status, code)

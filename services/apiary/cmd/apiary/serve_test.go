@@ -159,6 +159,7 @@ func TestServe(t *testing.T) {
 	_, stderr, code = apiary(t, dir, "serve", "--data", "other", "--listen", strings.TrimPrefix(first.url, "ws://"))
 	require.Equal(t, 1, code)
 	require.Contains(t, stderr, "another program listens on localhost:")
+	require.NoDirExists(t, filepath.Join(dir, "other"), "a start that is refused leaves nothing behind")
 
 	id, stderr, code := apiary(t, dir, "client", "publish", "--relay", first.url, "hello, hive")
 	require.Zero(t, code, stderr)
@@ -176,15 +177,22 @@ func TestServe(t *testing.T) {
 	require.Equal(t, 1, code)
 	require.Contains(t, stderr, "no apiary serve runs")
 
-	second := serve(t, dir, "--ingest.join-terms", "Be kind.")
+	second := serve(t, dir, "--ingest.join-terms", "Be kind.", "--ingest.join-age-attestation",
+		"--gateway.operator-hosts", "operator.example", "--gateway.operator-keys", publicKey(t, dir))
 	require.NotContains(t, second.welcome, "made the", "keys and community are there already")
 	requireTerms(t, second.url, "Be kind.")
+	operate(t, dir, second.url)
+	joinByPolicy(t, dir, second.url)
 	stored(t, dir, second.url)
-	second.kill()
+	second.stop()
 
 	third := serve(t, dir)
 	stored(t, dir, third.url)
-	third.stop()
+	third.kill()
+
+	fourth := serve(t, dir)
+	stored(t, dir, fourth.url)
+	fourth.stop()
 }
 
 func TestTwoOnOneDatabase(t *testing.T) {
@@ -194,6 +202,7 @@ func TestTwoOnOneDatabase(t *testing.T) {
 	require.Equal(t, 1, code)
 	require.Contains(t, stderr, "another apiary serve (process "+strconv.Itoa(first.cmd.Process.Pid)+" on ")
 	require.Contains(t, stderr, "uses this database")
+	require.NoDirExists(t, filepath.Join(dir, "other"))
 	first.kill()
 	serve(t, dir, database, "--log.level=error").stop() // a throw-away Postgres deserves the warning that it is one
 }
@@ -217,6 +226,58 @@ func requireTerms(t *testing.T, url, terms string) {
 	body, err := io.ReadAll(response.Body)
 	require.NoError(t, err)
 	require.Contains(t, string(body), terms)
+}
+
+// operate makes the community team.example by the operators' API, with the header that the client makes for curl.
+func operate(t *testing.T, dir, url string) {
+	t.Helper()
+	body := `{"host":"team.example","initial_owner_pubkey":"` + publicKey(t, dir) + `"}`
+	header, stderr, code := apiary(t, dir, "client", "authorize", "http://operator.example/operator/communities", "--data", body)
+	require.Zero(t, code, stderr)
+	name, value, found := strings.Cut(strings.TrimSpace(header), ": ")
+	require.True(t, found, header)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http"+strings.TrimPrefix(url, "ws")+"/operator/communities", strings.NewReader(body))
+	require.NoError(t, err)
+	request.Host = "operator.example"
+	request.Header.Set(name, value)
+	response, err := (&http.Client{Timeout: time.Minute}).Do(request)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, response.StatusCode, string(answer))
+	require.Contains(t, string(answer), `"host":"team.example","status":"created"`)
+}
+
+var acceptLine = regexp.MustCompile(`(?m)^Who has read that and accepts it adds: (--accept-policy [0-9a-f]+ --confirm-age)$`)
+
+// joinByPolicy has keys join team.example, which first say nothing to the policy, then something else, and then what they
+// were told to.
+func joinByPolicy(t *testing.T, dir, url string) {
+	t.Helper()
+	for _, scheme := range []string{"ws", "http"} {
+		where := []string{"--relay", scheme + "://team.example", "--connect", strings.TrimPrefix(url, "ws://")}
+		invite, stderr, code := apiary(t, dir, append([]string{"client", "invite", "--uses", "1", "--for", "1h"}, where...)...)
+		require.Zero(t, code, stderr)
+		join := func(name string, flags ...string) (stdout, stderr string, code int) {
+			args := append([]string{"client", "join", strings.TrimSpace(invite), "--key", scheme + "-" + name + ".key"}, where...)
+			return apiary(t, dir, append(args, flags...)...)
+		}
+		_, stderr, code = join("bob")
+		require.Equal(t, 1, code)
+		require.Contains(t, stderr, "apiary: the relay has a policy that whoever joins accepts first\n    terms    http://team.example/terms\n    age ")
+		told := acceptLine.FindStringSubmatch(stderr)
+		require.NotNil(t, told, stderr)
+		_, stderr, code = join("bob", "--accept-policy", "0000", "--confirm-age")
+		require.Equal(t, 1, code)
+		require.Contains(t, stderr, "another one now than the one that was accepted")
+		stdout, stderr, code := join("bob", strings.Fields(told[1])...)
+		require.Zero(t, code, stderr)
+		require.Equal(t, "joined "+scheme+"://team.example\n", stdout)
+		_, stderr, code = join("carol", strings.Fields(told[1])...)
+		require.Equal(t, 1, code)
+		require.Contains(t, stderr, "restricted: ", "one use was asked for")
+	}
 }
 
 // closeCommunity closes the community to members, of whom the client's own key is one.

@@ -12,7 +12,7 @@ import (
 type authorizeCmd struct {
 	keyFlag `embed:""`
 	URL     string `arg:"" help:"URL of the request, with its query."`
-	Data    string `help:"Body of the request, byte by byte." env:"-" placeholder:"TEXT"`
+	Data    string `help:"Body of the request, byte by byte; - is a body of one dash." env:"-" placeholder:"TEXT"`
 	Method  string `help:"Method. Default: POST with a body, GET without." env:"-"`
 }
 

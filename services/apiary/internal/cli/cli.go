@@ -49,6 +49,10 @@ type Commands struct {
 		Leave     leaveCmd        `cmd:"" help:"Leave the community."`
 		Ban       banCmd          `cmd:"" help:"Ban a key from the community."`
 		Unban     unbanCmd        `cmd:"" help:"Lift a ban."`
+		Timeout   timeoutCmd      `cmd:"" help:"Let a key read and not write for a time."`
+		Untimeout untimeoutCmd    `cmd:"" help:"Lift a timeout."`
+		Report    reportCmd       `cmd:"" help:"Report an event to the moderators."`
+		Resolve   resolveCmd      `cmd:"" help:"Decide what is done about a report."`
 		Sign      signCmd         `cmd:"" help:"Print an event, signed, instead of publishing it."`
 		Attest    attestCmd       `cmd:"" help:"Print what attests that a key is an agent of one's own (NIP-OA)."`
 		Authorize authorizeCmd    `cmd:"" help:"Print the header that authorizes an HTTP request, for curl (NIP-98)."`
@@ -128,6 +132,10 @@ func (c *Commands) byName(name string) command {
 		"client leave":            &c.Client.Leave,
 		"client ban":              &c.Client.Ban,
 		"client unban":            &c.Client.Unban,
+		"client timeout":          &c.Client.Timeout,
+		"client untimeout":        &c.Client.Untimeout,
+		"client report":           &c.Client.Report,
+		"client resolve":          &c.Client.Resolve,
 		"client sign":             &c.Client.Sign,
 		"client attest":           &c.Client.Attest,
 		"client authorize":        &c.Client.Authorize,

@@ -103,7 +103,7 @@ func text(argument string, stdin io.Reader) (string, error) {
 type eventFlags struct {
 	Channel string   `help:"Channel to publish in, that is, the h tag." env:"-" placeholder:"ID"`
 	Kind    []int    `help:"Event kind. Default: 1, or 9 in a channel." env:"-" placeholder:"N" sep:"none"`
-	Tag     []string `help:"Further tags, as NAME=VALUE, where the value may be an npub, note, nevent or naddr; or as a JSON array." env:"-" placeholder:"NAME=VALUE" sep:"none"`
+	Tag     []string `help:"Further tags, as NAME=VALUE, where the value may be an npub, note, nevent or naddr; as NAME alone, such as - for a protected event (NIP-70); or as a JSON array." env:"-" placeholder:"NAME=VALUE" sep:"none"`
 	Text    string   `arg:"" help:"Content of the event; - reads it from standard input."`
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // span is a length of time as a flag has it: a time.Duration, which may begin with whole days, such as 7d or 1d12h. It is
-// never negative.
+// more than nothing: the zero span is that of a flag which was not given.
 type span time.Duration
 
 var errSpan = errors.New("must be a length of time, such as 30m, 12h, 7d or 1d12h")
@@ -32,7 +32,7 @@ func (s *span) UnmarshalText(text []byte) error {
 		}
 	}
 	sum := time.Duration(n)*day + part
-	if sum < 0 {
+	if sum <= 0 {
 		return errSpan
 	}
 	*s = span(sum)

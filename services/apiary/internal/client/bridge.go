@@ -91,9 +91,13 @@ func (b *bridge) stored(ctx context.Context, filter nostr.Filter) ([]message, er
 	return messages, nil
 }
 
-// invite posts the wish for a code, with nothing else to wish for.
-func (b *bridge) invite(ctx context.Context) (string, error) {
-	status, body, err := b.post(ctx, "/api/invites", []byte("{}"))
+// invite posts the wish for a code.
+func (b *bridge) invite(ctx context.Context, wish Wish) (string, error) {
+	asked, err := json.Marshal(wish.terms())
+	if err != nil {
+		return "", err
+	}
+	status, body, err := b.post(ctx, "/api/invites", asked)
 	if err != nil {
 		return "", err
 	}
@@ -113,21 +117,32 @@ func (b *bridge) invite(ctx context.Context) (string, error) {
 	return made.Code, nil
 }
 
+// url is that of a path of the relay.
+func (b *bridge) url(path string) string { return strings.TrimSuffix(b.cfg.URL, "/") + path }
+
 // post makes a signed POST of JSON and returns the answer.
 func (b *bridge) post(ctx context.Context, path string, body []byte) (status int, answer []byte, err error) {
+	authorization, err := authorize(b.cfg.Key, http.MethodPost, b.url(path), body, b.cfg.Attestation)
+	if err != nil {
+		return 0, nil, err
+	}
+	return b.request(ctx, http.MethodPost, path, body, authorization)
+}
+
+// request makes a request, of JSON if it has a body, and returns the answer. It is unsigned if authorization is empty.
+func (b *bridge) request(ctx context.Context, method, path string, body []byte, authorization string) (status int, answer []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	target := strings.TrimSuffix(b.cfg.URL, "/") + path
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, method, b.url(path), bytes.NewReader(body))
 	if err != nil {
 		return 0, nil, err
 	}
-	authorization, err := authorize(b.cfg.Key, http.MethodPost, target, body, b.cfg.Attestation)
-	if err != nil {
-		return 0, nil, err
+	if authorization != "" {
+		request.Header.Set("Authorization", authorization)
 	}
-	request.Header.Set("Authorization", authorization)
-	request.Header.Set("Content-Type", "application/json")
+	if len(body) > 0 {
+		request.Header.Set("Content-Type", "application/json")
+	}
 	response, err := b.http.Do(request)
 	if err != nil {
 		return 0, nil, fmt.Errorf("connect to %s: %w", b.cfg.where(), dialError(nil, err))

@@ -145,30 +145,6 @@ func TestQueryOverHTTP(t *testing.T) {
 	require.ErrorContains(t, err, "there is no event 01000000")
 }
 
-func TestInvites(t *testing.T) {
-	h, cfg := newHive(t, answer{200, `{"code":"v2.abc","max_uses":null}`}, answer{403, `{"error":"only relay owners and admins can create invites"}`})
-	code, err := Invite(t.Context(), cfg)
-	require.NoError(t, err)
-	require.Equal(t, "v2.abc", code)
-	require.Equal(t, []string{"/api/invites {}"}, h.asked)
-	_, err = Invite(t.Context(), cfg)
-	require.EqualError(t, err, "the relay makes no invite: only relay owners and admins can create invites")
-
-	invite := &nostr.Event{Kind: nostr.KindRelayInvite, Tags: nostr.Tags{{"claim", "v2.def"}}}
-	require.NoError(t, invite.Sign(nostrtest.Key("relay")))
-	var url string
-	url = relay(t,
-		func(r relaySide) { r.authenticate(url); r.stored(invite); r.read() },
-		func(r relaySide) { r.authenticate(url); r.stored(); r.read() },
-	)
-	cfg = Config{URL: url, Key: nostrtest.Key("alice")}
-	code, err = Invite(t.Context(), cfg)
-	require.NoError(t, err)
-	require.Equal(t, "v2.def", code)
-	_, err = Invite(t.Context(), cfg)
-	require.ErrorContains(t, err, "the relay makes no invite for "+nostrtest.PubKey("alice").String())
-}
-
 // A name that is not in DNS yet is reached at an address, and is still the one that is authenticated for.
 func TestConnectElsewhere(t *testing.T) {
 	url := relay(t, func(r relaySide) {

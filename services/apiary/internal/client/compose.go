@@ -62,6 +62,14 @@ func Delete(event *nostr.Event, by nostr.PubKey, reason string) *nostr.Event {
 	return request
 }
 
+// Report complains to moderators of an event and of its author (NIP-56); why is one of that NIP's words.
+func Report(event *nostr.Event, why, text string) *nostr.Event {
+	return &nostr.Event{
+		Kind: nostr.KindReport,
+		Tags: nostr.Tags{{"e", event.ID.String(), why}, {"p", event.PubKey.String()}}, Content: text,
+	}
+}
+
 // inChannelOf is the tag for the channel that an event is in.
 func inChannelOf(event *nostr.Event) nostr.Tags {
 	if channel, ok := event.Channel(); ok {

@@ -50,6 +50,8 @@ func TestWhatIsDoneToMessages(t *testing.T) {
 	require.Equal(t, &nostr.Event{Kind: nostr.KindDeletion, Tags: nostr.Tags{{"h", "den"}, {"e", one}, {"k", "9"}}}, Delete(message, message.PubKey, ""))
 	require.Equal(t, &nostr.Event{Kind: nostr.KindDeleteEvent, Tags: nostr.Tags{{"h", "den"}, {"e", one}}, Content: "spam"}, Delete(message, nostr.PubKey{9}, "spam"))
 	require.Equal(t, nostr.KindDeletion, Delete(note, nostr.PubKey{9}, "").Kind, "the relay says that it is another's")
+
+	require.Equal(t, &nostr.Event{Kind: nostr.KindReport, Tags: nostr.Tags{{"e", one, "spam"}, {"p", author}}, Content: "again"}, Report(message, "spam", "again"))
 }
 
 func TestTheRelaySaysWhichChannelItMade(t *testing.T) {

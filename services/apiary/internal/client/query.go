@@ -78,7 +78,7 @@ func (c *Conn) stored(ctx context.Context, filter nostr.Filter) ([]message, erro
 }
 
 // invite asks for the event that holds a code (kind 28935).
-func (c *Conn) invite(ctx context.Context) (string, error) {
+func (c *Conn) invite(ctx context.Context, _ Wish) (string, error) {
 	found, err := c.stored(ctx, nostr.Filter{Kinds: []nostr.Kind{nostr.KindRelayInvite}})
 	if err != nil || len(found) == 0 {
 		return "", err

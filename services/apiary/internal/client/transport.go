@@ -18,8 +18,8 @@ type transport interface {
 	Publish(ctx context.Context, event *nostr.Event) (ok bool, message string, err error)
 	// stored returns the stored events that match, in the relay's order.
 	stored(ctx context.Context, filter nostr.Filter) ([]message, error)
-	// invite has an invite code made; empty when the relay makes none for this key.
-	invite(ctx context.Context) (code string, err error)
+	// invite has an invite code made; empty when the relay makes none for this key. A WebSocket has no words for a wish.
+	invite(ctx context.Context, wish Wish) (code string, err error)
 	// Close ends it.
 	Close()
 }
@@ -35,6 +35,14 @@ func open(ctx context.Context, cfg Config) (transport, error) {
 // overHTTP reports whether the relay is asked by HTTP requests.
 func (c Config) overHTTP() bool {
 	return strings.HasPrefix(c.URL, "http://") || strings.HasPrefix(c.URL, "https://")
+}
+
+// web is the configuration to make signed requests to the same relay, which answers both at one address.
+func (c Config) web() Config {
+	if rest, ok := strings.CutPrefix(c.URL, "ws"); ok {
+		c.URL = "http" + rest
+	}
+	return c
 }
 
 // httpClient connects to where the configuration says, whatever the URL's host is. Deadlines come with contexts.
@@ -81,23 +89,6 @@ func Stored(ctx context.Context, cfg Config, filter nostr.Filter) ([]*nostr.Even
 		events[i] = m.event
 	}
 	return events, nil
-}
-
-// Invite has an invite code for the community made (NIP-43), which relays do for its owners and admins.
-func Invite(ctx context.Context, cfg Config) (string, error) {
-	r, err := open(ctx, cfg)
-	if err != nil {
-		return "", describe(ctx, "invite", err)
-	}
-	defer r.Close()
-	code, err := r.invite(ctx)
-	switch {
-	case err != nil:
-		return "", describe(ctx, "invite", err)
-	case code == "":
-		return "", fmt.Errorf("the relay makes no invite for %s: it does for owners and admins of the community, ten in a minute", cfg.Key.PubKey())
-	}
-	return Printable(code), nil
 }
 
 // ask opens a way to the relay for one question.

@@ -18,18 +18,26 @@ func isCode(text string) bool {
 }
 
 // invitation serves the link of an invite to who follows it in a browser: what to do with the code. It does not say
-// whether the code is good; that is known to who claims it.
+// whether the code is good; that is known to who claims it. Nor does it ask whether there is a policy to accept: the page says how
+// that is found out.
 func (h *Handler) invitation(w http.ResponseWriter, r *http.Request, c *Community, code string) {
 	if !getOnly(w, r) {
 		return
 	}
 	w.Header().Set("Referrer-Policy", "no-referrer")
 	w.Header().Set("Cache-Control", "no-store")
-	text(w, http.StatusOK, fmt.Sprintf(`You are invited to the Nostr relay at %s
+	relay := h.webSocket(r, c)
+	text(w, http.StatusOK, fmt.Sprintf(`You are invited to the Nostr relay at %[1]s
 
-Invite code: %s
+Invite code: %[2]s
 
 Open the relay in a Nostr client that knows NIP-43 and give it the code, or have the client claim it with
-POST /api/invites/claim.
-`, h.webSocket(r, c), code))
+POST /api/invites/claim. With Apiary's own:
+
+    apiary client join --relay %[1]s %[2]s
+
+The relay may have terms and a privacy policy that you accept first, and may ask you to confirm your age: /terms and
+/privacy show what there is, and the command above says how it is accepted. Another client finds it at
+GET /api/join-policy, accepts it with POST /api/invites/accept-policy, and shows the receipt with the code.
+`, relay, code))
 }
