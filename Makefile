@@ -38,11 +38,11 @@ data_flag = $(if $(DATA),--data "$(patsubst ~/%,$(HOME)/%,$(DATA))")
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 19
 
-up: postgres ## Build and run everything in one process (PORT, DATA)
+up: postgres ## Build and run everything in one process (PORT, DATA, ARGS)
 	@$(MAKE) -s bin/apiary
 	@exec bin/apiary serve --listen 127.0.0.1:$(PORT) $(data_flag) $(ARGS)
 
-cluster: postgres build nats-server ## Run the split topology here (GATEWAYS, INGESTS, FANOUTS, SEARCHES, PORT, DATA)
+cluster: postgres build nats-server ## Run the split topology here (GATEWAYS, INGESTS, FANOUTS, SEARCHES, PORT, DATA, ARGS)
 	@exec bin/cluster --bin bin --nats-server .bin/nats-server --port $(PORT) --gateways $(GATEWAYS) --ingests $(INGESTS) \
 		--fanouts $(FANOUTS) --searches $(SEARCHES) $(data_flag) $(ARGS)
 
