@@ -68,10 +68,11 @@ func (s *Service) revoked(ctx context.Context, msg bus.Msg) {
 		return
 	}
 	ctx = tenant.With(ctx, tenant.ID(community))
+	// Before looking, for who is being let in (package told), and before forgetting: an answer in between would be remembered.
+	s.told.Note(community, revocation.GetAclVersion())
 	if revocation.GetPubkey() == nil {
 		s.directory.Forget(community)
 	}
-	s.told.Note(community, revocation.GetAclVersion()) // before looking, for who is being let in (package told)
 	switch target := revocation.GetTarget().(type) {
 	case *busv1.Revocation_Pubkey:
 		if of := s.openOf(community, func(one *session.Session) bool {

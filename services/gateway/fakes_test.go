@@ -353,10 +353,12 @@ type search struct {
 	onCheck      func() // before an answer about access; may block
 	onDecided    func() // when one is decided and not yet given; may block
 	onResolved   func() // likewise, for a host
-	queries      []*searchv1.QueryRequest
-	accessErr    error
-	gone         map[int64]bool          // communities that are archived
-	owners       map[string]nostr.PubKey // of agents, by their keys
+	// behind are hosts as a replica still sees them that is not asked for the version of anything.
+	behind    map[string]*searchv1.ResolveCommunityResponse
+	queries   []*searchv1.QueryRequest
+	accessErr error
+	gone      map[int64]bool          // communities that are archived
+	owners    map[string]nostr.PubKey // of agents, by their keys
 }
 
 func (s *search) ResolveCommunity(_ context.Context, req *searchv1.ResolveCommunityRequest) (*searchv1.ResolveCommunityResponse, error) {
@@ -368,6 +370,9 @@ func (s *search) ResolveCommunity(_ context.Context, req *searchv1.ResolveCommun
 		return nil, fault.New(fault.Overloaded, "")
 	}
 	c := s.hosts[req.GetHost()]
+	if late := s.behind[req.GetHost()]; late != nil && (req.GetCommunity() != late.GetCommunity() || req.GetMinAclVersion() <= late.GetAclVersion()) {
+		c = late
+	}
 	if c == nil {
 		return nil, fault.New(fault.NotFound, "")
 	}

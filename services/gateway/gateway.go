@@ -115,7 +115,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 
 		control: deps.Control, told: told.NewLog(), doubts: told.NewDoubts[*session.Session](),
 	}
-	s.directory = edge.NewDirectory(cfg.directory(), s.search)
+	s.directory = edge.NewDirectory(cfg.directory(), s.search, s.told)
 	invites := NewInvites(deps.Ingest)
 	s.sessions = session.NewServer(cfg.session(), session.Deps{
 		Log: log, Metrics: m, Tracer: deps.Tracer, Search: s.search, Submit: s.submit, Live: s.live,

@@ -7,6 +7,7 @@ import (
 
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/apiary-relay/apiary/pkg/bus"
 	"github.com/apiary-relay/apiary/pkg/bus/subject"
@@ -120,7 +121,7 @@ func aliased(w *world) {
 var changed = &busv1.Revocation{Target: &busv1.Revocation_Community{Community: true}, AclVersion: 7}
 
 // TestAHostThatIsTakenAway closes the sockets that were opened by it, and no others, when that is told, or when everybody is
-// checked.
+// checked. Who is connected by another host authenticates for it no more: what is signed for it may be for its new owner.
 func TestAHostThatIsTakenAway(t *testing.T) {
 	for name, hear := range map[string]func(*testing.T, *control){
 		"told": func(t *testing.T, c *control) {
@@ -134,6 +135,13 @@ func TestAHostThatIsTakenAway(t *testing.T) {
 			w := newWorld(t, option, with(func(c *gateway.Config) { c.HostTTL = 5 * time.Second }))
 			aliased(w)
 			member, stranger, stays := w.login(aliasHost, "bob"), w.dial(aliasHost), w.login(openHost, "bob")
+			named := func(one *client) bool {
+				one.host = aliasHost
+				one.auth("carol")
+				return one.expect(wire.LabelOK).OK
+			}
+			require.True(t, named(w.dial(openHost)))
+			late := w.dial(openHost)
 			w.search.set(func() {
 				delete(w.search.hosts, aliasHost)
 				w.search.hosts[openHost].Hosts = []string{openHost}
@@ -145,10 +153,31 @@ func TestAHostThatIsTakenAway(t *testing.T) {
 				require.Equal(t, "error: this community is not served any more", reason)
 			}
 			alive(stays)
+			c.handled(openCommunity)
+			require.False(t, named(late))
 			status, _, _ := w.request(http.MethodGet, aliasHost, "/", nil)
 			require.Equal(t, http.StatusNotFound, status)
 		})
 	}
+}
+
+// TestAReplicaThatIsBehindLetsNobodyIn still sees the host with the community that has lost it, or the community as it was before it
+// was archived: those who are connected by it go, and nobody comes in.
+func TestAReplicaThatIsBehindLetsNobodyIn(t *testing.T) {
+	c, option := controlled()
+	w := newWorld(t, option, with(func(c *gateway.Config) { c.HostTTL = 5 * time.Second }))
+	aliased(w)
+	member, stays := w.login(aliasHost, "bob"), w.login(openHost, "bob")
+	w.search.set(func() {
+		w.search.behind = map[string]*searchv1.ResolveCommunityResponse{aliasHost: proto.CloneOf(w.search.hosts[aliasHost])}
+		delete(w.search.hosts, aliasHost)
+	})
+	c.revoke(t, openCommunity, changed)
+	_, reason := member.closed()
+	require.Equal(t, "error: this community is not served any more", reason)
+	alive(stays)
+	status, _, _ := w.request(http.MethodGet, aliasHost, "/", nil)
+	require.Equal(t, http.StatusNotFound, status)
 }
 
 // A host that has become another community's is not the one that its sockets were opened by.
@@ -165,23 +194,34 @@ func TestAHostThatIsGivenToOthers(t *testing.T) {
 	require.Equal(t, websocket.StatusPolicyViolation, code)
 }
 
-// TestAHostThatIsTakenWhileSomebodyConnects is told between the answer whose host it is and the connection.
+// TestAHostThatIsTakenWhileSomebodyConnects is told between the answer whose host it is and the connection: the answer is either seen to
+// be older, or was given by a database that has lost what was told, and then it opens a socket that is closed at once.
 func TestAHostThatIsTakenWhileSomebodyConnects(t *testing.T) {
-	c, option := controlled()
-	w := newWorld(t, option, with(func(c *gateway.Config) { c.HostTTL = 5 * time.Second }))
-	aliased(w)
-	w.search.set(func() {
-		w.search.onResolved = func() {
+	for name, version := range map[string]uint64{"older": changed.GetAclVersion() - 1, "not older": changed.GetAclVersion()} {
+		t.Run(name, func(t *testing.T) {
+			c, option := controlled()
+			w := newWorld(t, option, with(func(c *gateway.Config) { c.HostTTL = 5 * time.Second }))
+			aliased(w)
 			w.search.set(func() {
-				w.search.onResolved = nil
-				delete(w.search.hosts, aliasHost)
+				w.search.hosts[aliasHost].AclVersion = version
+				w.search.onResolved = func() {
+					w.search.set(func() {
+						w.search.onResolved = nil
+						delete(w.search.hosts, aliasHost)
+					})
+					c.revoke(t, openCommunity, changed)
+					c.handled(openCommunity)
+				}
 			})
-			c.revoke(t, openCommunity, changed)
-			c.handled(openCommunity)
-		}
-	})
-	_, reason := w.dial(aliasHost).closed()
-	require.Equal(t, "error: this community is not served any more", reason)
-	status, _, _ := w.request(http.MethodGet, aliasHost, "/", nil)
-	require.Equal(t, http.StatusNotFound, status, "the late answer is not remembered")
+			if version < changed.GetAclVersion() {
+				status, _, _ := w.request(http.MethodGet, aliasHost, "/", nil)
+				require.Equal(t, http.StatusNotFound, status, "nobody is let in")
+			} else {
+				_, reason := w.dial(aliasHost).closed()
+				require.Equal(t, "error: this community is not served any more", reason)
+			}
+			status, _, _ := w.request(http.MethodGet, aliasHost, "/", nil)
+			require.Equal(t, http.StatusNotFound, status, "the late answer is not remembered")
+		})
+	}
 }

@@ -76,7 +76,7 @@ func (s *Service) open() iter.Seq[*session.Session] {
 }
 
 // checkHosts closes sessions of one community whose host is not its own any more, and those that come from networks that it
-// refuses, and returns the others. What is not known now closes nobody.
+// refuses, and returns the others, who are told its hosts. What is not known now closes nobody.
 func (s *Service) checkHosts(ctx context.Context, community int64, sessions []*session.Session) (stay []*session.Session) {
 	type answer struct {
 		community *edge.Community
@@ -100,6 +100,7 @@ func (s *Service) checkHosts(ctx context.Context, community int64, sessions []*s
 		case a.community.Refuses(one.Addr()):
 			one.Revoke(fault.Frame(errNetwork))
 		default:
+			one.Rehost(a.community.Hosts)
 			stay = append(stay, one)
 		}
 	}

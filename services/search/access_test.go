@@ -170,6 +170,10 @@ func TestResolveCommunity(t *testing.T) {
 		require.Regexp(t, `^[0-9a-f-]{36}$`, resp.GetUuid())
 		require.Empty(t, cmp.Diff(want, resp, protocmp.Transform(), unnamed), host)
 	}
+	_, err := c.ResolveCommunity(t.Context(), &searchv1.ResolveCommunityRequest{
+		Host: "relay.example", Community: int64(plain), MinAclVersion: 4,
+	})
+	require.NoError(t, err, "a primary is never behind")
 	resp, err := c.ResolveCommunity(t.Context(), &searchv1.ResolveCommunityRequest{Host: "relay.example:8080"})
 	require.NoError(t, err)
 	require.Empty(t, cmp.Diff(&searchv1.ResolveCommunityResponse{

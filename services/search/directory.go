@@ -8,6 +8,7 @@ import (
 	"github.com/apiary-relay/apiary/pkg/tenant"
 	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
 	"github.com/apiary-relay/apiary/services/search/internal/access"
+	"github.com/apiary-relay/apiary/services/search/internal/directory"
 )
 
 // ResolveCommunity implements searchv1.SearchServiceServer.
@@ -17,7 +18,9 @@ func (s *Service) ResolveCommunity(ctx context.Context, req *searchv1.ResolveCom
 		return nil, err
 	}
 	defer func() { end(err) }()
-	c, err := s.directory.Resolve(ctx, req.GetHost())
+	c, err := s.directory.Resolve(ctx, req.GetHost(), directory.Least{
+		Community: tenant.ID(req.GetCommunity()), Version: req.GetMinAclVersion(),
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/apiary-relay/apiary/pkg/fault"
 	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
 	"github.com/apiary-relay/apiary/services/gateway/internal/session"
+	"github.com/apiary-relay/apiary/services/gateway/internal/told"
 )
 
 // Resolver finds the community of a host, and names in it; the generated client of search has it.
@@ -63,6 +64,7 @@ const maxStrangers = 8
 type Directory struct {
 	cfg       DirectoryConfig
 	resolver  Resolver
+	told      *told.Log
 	flight    singleflight.Group
 	strangers *semaphore.Weighted
 	names     *semaphore.Weighted
@@ -78,10 +80,10 @@ type entry struct {
 	until     time.Time
 }
 
-// NewDirectory returns an empty directory.
-func NewDirectory(cfg DirectoryConfig, r Resolver) *Directory {
+// NewDirectory returns an empty directory, which believes no answer that is older than what was told of a community.
+func NewDirectory(cfg DirectoryConfig, r Resolver, heard *told.Log) *Directory {
 	return &Directory{
-		cfg: cfg, resolver: r, strangers: semaphore.NewWeighted(maxStrangers), names: semaphore.NewWeighted(maxNames),
+		cfg: cfg, resolver: r, told: heard, strangers: semaphore.NewWeighted(maxStrangers), names: semaphore.NewWeighted(maxNames),
 		hosts: make(map[string]entry),
 	}
 }
@@ -105,7 +107,7 @@ func (d *Directory) Resolve(ctx context.Context, host string) (*Community, error
 			}
 			defer d.strangers.Release(1)
 		}
-		c, err := d.ask(ctx, host)
+		c, err := d.ask(ctx, host, e.community)
 		if err != nil {
 			return nil, err
 		}
@@ -129,9 +131,10 @@ func (e entry) result() (*Community, error) {
 	return e.community, nil
 }
 
-// ask returns nil when there is no community.
-func (d *Directory) ask(ctx context.Context, host string) (*Community, error) {
-	r, err := d.resolver.ResolveCommunity(ctx, &searchv1.ResolveCommunityRequest{Host: host})
+// ask returns nil when there is no community. known is the one that the host had, nil if that is not known: mostly it still has
+// it, and then the first answer is new enough.
+func (d *Directory) ask(ctx context.Context, host string, known *Community) (*Community, error) {
+	r, err := d.current(ctx, host, known)
 	if fault.ReasonOf(err) == fault.NotFound {
 		return nil, nil //nolint:nilnil // "there is none" is an answer, and cached as one
 	}
@@ -151,6 +154,26 @@ func (d *Directory) ask(ctx context.Context, host string) (*Community, error) {
 		Name:      r.GetName(), Description: r.GetDescription(), Icon: r.GetIcon(), Owner: hex.EncodeToString(r.GetOwner()),
 		MinPow: int(r.GetMinPow()), Blocked: blocked,
 	}, nil
+}
+
+// current asks until the answer is at least as new as what was told of the community that it names, or search vouches for it:
+// what was told may be of a database whose last commits were lost. Every round asks for more than the one before, until ctx ends.
+func (d *Directory) current(ctx context.Context, host string, known *Community) (*searchv1.ResolveCommunityResponse, error) {
+	req := &searchv1.ResolveCommunityRequest{Host: host}
+	if known != nil {
+		req.Community, req.MinAclVersion = known.ID, d.told.Version(known.ID)
+	}
+	for {
+		r, err := d.resolver.ResolveCommunity(ctx, req)
+		if err != nil {
+			return nil, err
+		}
+		least := d.told.Version(r.GetCommunity())
+		if r.GetAclVersion() >= least || (req.GetCommunity() == r.GetCommunity() && req.GetMinAclVersion() >= least) {
+			return r, nil
+		}
+		req = &searchv1.ResolveCommunityRequest{Host: host, Community: r.GetCommunity(), MinAclVersion: least}
+	}
 }
 
 // cached returns what is remembered of a host, whether that is still good, and how often something was forgotten.

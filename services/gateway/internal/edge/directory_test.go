@@ -16,6 +16,7 @@ import (
 	"github.com/apiary-relay/apiary/pkg/fault"
 	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
 	"github.com/apiary-relay/apiary/services/gateway/internal/edge"
+	"github.com/apiary-relay/apiary/services/gateway/internal/told"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -26,6 +27,8 @@ type resolver struct {
 	calls atomic.Int32
 	delay time.Duration
 	err   error
+	// answer is given instead of the usual one.
+	answer func(*searchv1.ResolveCommunityRequest) (*searchv1.ResolveCommunityResponse, error)
 }
 
 func (r *resolver) ResolveCommunity(
@@ -44,11 +47,17 @@ func (r *resolver) ResolveCommunity(
 	if r.err != nil {
 		return nil, r.err
 	}
+	if r.answer != nil {
+		return r.answer(in)
+	}
 	return &searchv1.ResolveCommunityResponse{Community: 1, Name: in.GetHost(), Hosts: []string{"canonical.example"}}, nil
 }
 
-func directory(r *resolver, hosts int) *edge.Directory {
-	return edge.NewDirectory(edge.DirectoryConfig{TTL: 5 * time.Second, Hosts: hosts, CallTimeout: 2 * time.Second}, r)
+func directory(r *resolver, hosts int) *edge.Directory { return hearing(r, hosts, told.NewLog()) }
+
+// hearing returns a directory that knows what was told.
+func hearing(r *resolver, hosts int, heard *told.Log) *edge.Directory {
+	return edge.NewDirectory(edge.DirectoryConfig{TTL: 5 * time.Second, Hosts: hosts, CallTimeout: 2 * time.Second}, r, heard)
 }
 
 func TestAnswersExpire(t *testing.T) {
@@ -75,6 +84,84 @@ func TestAnswersExpire(t *testing.T) {
 				require.ErrorIs(t, err, tt.want)
 				require.Equal(t, int32(2), r.calls.Load())
 			})
+		})
+	}
+}
+
+// TestWhatIsBehindIsNotBelieved has replicas of which some still see a host with a community that has lost it, or that was
+// archived, which the gateway has been told.
+func TestWhatIsBehindIsNotBelieved(t *testing.T) {
+	const host, lost, other = "a.example", 1, 2
+	at := func(community int64, version uint64) *searchv1.ResolveCommunityResponse {
+		return &searchv1.ResolveCommunityResponse{Community: community, AclVersion: version, Hosts: []string{host}}
+	}
+	none := fault.New(fault.NotFound, "")
+	for name, tt := range map[string]struct {
+		known  bool // whether the gateway knew whose host it was
+		answer func(*searchv1.ResolveCommunityRequest) (*searchv1.ResolveCommunityResponse, error)
+		want   int64 // 0 for none
+		asked  int32
+	}{
+		"it was taken from one that is not known": {
+			answer: func(r *searchv1.ResolveCommunityRequest) (*searchv1.ResolveCommunityResponse, error) {
+				if r.GetCommunity() == lost && r.GetMinAclVersion() >= 7 {
+					return nil, none
+				}
+				return at(lost, 6), nil
+			}, asked: 2,
+		},
+		"it was taken from one that is known": {
+			known: true,
+			answer: func(r *searchv1.ResolveCommunityRequest) (*searchv1.ResolveCommunityResponse, error) {
+				if r.GetCommunity() == lost && r.GetMinAclVersion() >= 7 {
+					return nil, none
+				}
+				return at(lost, 6), nil
+			}, asked: 1,
+		},
+		"it is still its own": {
+			known: true,
+			answer: func(*searchv1.ResolveCommunityRequest) (*searchv1.ResolveCommunityResponse, error) {
+				return at(lost, 7), nil
+			},
+			want: lost, asked: 1,
+		},
+		"the second replica sees it with another one that has lost it, too": {
+			known: true,
+			answer: func(r *searchv1.ResolveCommunityRequest) (*searchv1.ResolveCommunityResponse, error) {
+				if r.GetCommunity() == other && r.GetMinAclVersion() >= 9 {
+					return at(lost, 8), nil
+				}
+				return at(other, 8), nil
+			}, want: lost, asked: 2,
+		},
+		"the database has lost what was told": {
+			answer: func(*searchv1.ResolveCommunityRequest) (*searchv1.ResolveCommunityResponse, error) {
+				return at(lost, 6), nil
+			},
+			want: lost, asked: 2,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, heard := &resolver{}, told.NewLog()
+			d := hearing(r, 10, heard)
+			if tt.known {
+				_, err := d.Resolve(t.Context(), host)
+				require.NoError(t, err)
+			}
+			heard.Note(lost, 7)
+			heard.Note(other, 9)
+			d.Forget(lost)
+			r.answer = tt.answer
+			r.calls.Store(0)
+			c, err := d.Resolve(t.Context(), host)
+			require.Equal(t, tt.asked, r.calls.Load())
+			if tt.want == 0 {
+				require.ErrorIs(t, err, edge.ErrNoCommunity)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, tt.want, c.ID)
 		})
 	}
 }

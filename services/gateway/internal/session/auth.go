@@ -54,7 +54,7 @@ func (s *Session) authenticate(f *wire.Frame) {
 	}
 	ev, err := wire.DecodeEvent(f.RawEvent, s.srv.cfg.Wire)
 	if err == nil {
-		err = auth.CheckAuthEvent(ev, s.auth.challenge, s.community.Hosts, start, s.srv.cfg.AuthWindow)
+		err = auth.CheckAuthEvent(ev, s.auth.challenge, *s.hosts.Load(), start, s.srv.cfg.AuthWindow)
 	}
 	if err != nil {
 		s.auth.failed = true

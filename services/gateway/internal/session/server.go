@@ -84,7 +84,8 @@ type Community struct {
 	// ID is the surrogate key, UUID the name by which clients know the community apart from its hosts.
 	ID   int64
 	UUID string
-	// Host is the authority by which it was found, normalised, and Hosts are those that an AUTH event may name, Host included.
+	// Host is the authority by which it was found, normalised, and Hosts are those that an AUTH event may name, Host included; a
+	// session hears when they change (Session.Rehost).
 	Host  string
 	Hosts []string
 	// Closed is set when only members may use the community, and nobody else's key is admitted.

@@ -31,6 +31,7 @@ type Session struct {
 	ctx       context.Context // the connection's root; ends with it
 	id        uint64
 	community *Community
+	hosts     atomic.Pointer[[]string] // of the community as is known now, which an AUTH event may name
 	client    *admit.Client
 	auth      authState
 	slots     chan struct{} // a place for each EVENT in flight; made with the first one, as most connections only listen
@@ -59,6 +60,7 @@ func (srv *Server) Start(
 		subs:    make(map[string]*subscription),
 	}
 	s.jobs.init(srv.cfg.Workers, max(srv.cfg.MaxSubs, srv.cfg.Workers)+srv.cfg.MaxCounts)
+	s.Rehost(community.Hosts)
 	s.auth.challenge = newChallenge()
 	s.conn.Control(cork.Build(80, func(b []byte) []byte { return wire.AppendAuth(b, s.auth.challenge) }))
 	stopAuth := s.startAuthTimer()
@@ -101,6 +103,10 @@ func (s *Session) leaveLocked() {
 
 // Community returns the surrogate key of the session's tenant and whether it was closed at connection.
 func (s *Session) Community() Community { return *s.community }
+
+// Rehost sets which hosts an AUTH event may name from now on: those of the community change, and whoever gets a host that it had could show
+// what is signed there.
+func (s *Session) Rehost(hosts []string) { s.hosts.Store(&hosts) }
 
 // Principal returns the authenticated keys, nil if there are none. It must not be changed.
 func (s *Session) Principal() *commonv1.Principal { return s.auth.principal.Load() }

@@ -133,7 +133,8 @@ func (s *Store) AddHost(ctx context.Context, community int64, host string) (adde
 	return false, err
 }
 
-// RemoveHost takes a host from a community. Errors are ErrNoCommunity, also if it is not a host of this one, and
+// RemoveHost takes a host from a community, and raises its access version, so that gateways believe nobody who still sees
+// the host with it. Errors are ErrNoCommunity, also if it is not a host of this one, and
 // ErrPrimaryHost.
 func (s *Store) RemoveHost(ctx context.Context, community int64, host string) error {
 	taken, err := s.takenHosts(ctx, []string{host})
@@ -146,11 +147,15 @@ func (s *Store) RemoveHost(ctx context.Context, community int64, host string) er
 		return ErrPrimaryHost
 	}
 	_, err = s.administer(ctx, community, lockSet{}, func(x *change) error {
-		if _, err := x.conn.Exec(ctx, sqlRemoveAlias, host, community); err != nil {
+		tag, err := x.conn.Exec(ctx, sqlRemoveAlias, host, community)
+		switch {
+		case err != nil:
 			return fmt.Errorf("remove host: %w", err)
+		case tag.RowsAffected() == 0: // it was removed meanwhile
+			return ErrNoCommunity
 		}
 		x.revokeAll() // those who are connected by it
-		return nil
+		return x.raise(ctx)
 	})
 	return err
 }

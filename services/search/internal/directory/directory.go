@@ -37,28 +37,51 @@ func New(s Store, wait time.Duration) *Directory { return &Directory{store: s, w
 // errUnknown is the answer for a host without a community and for one that cannot be a host.
 var errUnknown = fault.New(fault.NotFound, "no such community")
 
+// Least is how new an answer must be that names a community. The zero value takes any.
+type Least struct {
+	// Community is the one.
+	Community tenant.ID
+	// Version is its least access version.
+	Version uint64
+}
+
+// behind reports whether an answer is from before what somebody knows. A primary is never behind (access.Topic.Behind). An answer
+// that names another community, or none, lets nobody into this one.
+func (l Least) behind(c *store.Community) bool {
+	return c.Standby && c.ID == l.Community && c.Version < l.Version
+}
+
 // Resolve returns the community of a host: of the exact authority if it is registered with its port, else
-// of the name without it. An unknown or malformed host is NotFound, and so is that of an archived community.
-func (d *Directory) Resolve(ctx context.Context, host string) (store.Community, error) {
-	c, err := d.Find(ctx, host)
+// of the name without it. An unknown or malformed host is NotFound, and so is that of an archived community. A replica that is
+// behind is waited for, as by Access.
+func (d *Directory) Resolve(ctx context.Context, host string, least Least) (store.Community, error) {
+	c, err := d.find(ctx, host, least)
 	if err == nil && c.Archived {
 		return store.Community{}, errUnknown
 	}
 	return c, err
 }
 
-// Find is Resolve for operators, who see archived communities too.
+// Find is Resolve for operators, who see archived communities too, from whatever state is read.
 func (d *Directory) Find(ctx context.Context, host string) (store.Community, error) {
-	host, err := tenant.NormalizeHost(host)
+	return d.find(ctx, host, Least{})
+}
+
+func (d *Directory) find(ctx context.Context, host string, least Least) (c store.Community, err error) {
+	host, err = tenant.NormalizeHost(host)
 	if err != nil {
 		return store.Community{}, errUnknown
 	}
-	c, ok, err := d.store.CommunityByHost(ctx, tenant.Candidates(host))
-	switch {
-	case err != nil:
+	err = d.await(ctx, func() (bool, error) {
+		var ok bool
+		c, ok, err = d.store.CommunityByHost(ctx, tenant.Candidates(host))
+		if err == nil && !ok {
+			err = errUnknown
+		}
+		return err == nil && least.behind(&c), err
+	})
+	if err != nil {
 		return store.Community{}, err
-	case !ok:
-		return store.Community{}, errUnknown
 	}
 	return c, nil
 }
@@ -83,22 +106,35 @@ func (d *Directory) Access(
 	if h == "" {
 		least.Channel = 0
 	}
+	var topic access.Topic
+	err := d.await(ctx, func() (behind bool, err error) {
+		topic, err = d.store.TopicAccess(ctx, community, h, keys)
+		return err == nil && topic.Behind(least), err
+	})
+	if err != nil {
+		return access.Topic{}, err
+	}
+	return topic, nil
+}
+
+// await looks until what is seen is not behind any more. When that takes too long the error is Overloaded.
+func (d *Directory) await(ctx context.Context, look func() (behind bool, err error)) error {
 	waiting, cancel := context.WithTimeoutCause(ctx, d.wait, errBehind)
 	defer cancel()
-	for look := firstLook; ; look = min(2*look, lastLook) {
-		topic, err := d.store.TopicAccess(ctx, community, h, keys)
-		if err != nil || !topic.Behind(least) {
-			return topic, err
+	for pause := firstLook; ; pause = min(2*pause, lastLook) {
+		behind, err := look()
+		if err != nil || !behind {
+			return err
 		}
-		timer := time.NewTimer(look)
+		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
 		case <-waiting.Done():
 			timer.Stop()
 			if cause := context.Cause(waiting); !errors.Is(cause, errBehind) {
-				return access.Topic{}, cause
+				return cause
 			}
-			return access.Topic{}, fault.Wrap(fault.Overloaded, "", errBehind)
+			return fault.Wrap(fault.Overloaded, "", errBehind)
 		}
 	}
 }

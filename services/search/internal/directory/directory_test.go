@@ -24,14 +24,26 @@ type replica struct {
 	asked   []string // the h values
 }
 
-func (r *replica) CommunityByHost(context.Context, []string) (store.Community, bool, error) {
-	return store.Community{}, false, r.err
+// version is 1 first, and one further each 100 ms.
+func (r *replica) version() uint64 { return 1 + uint64(time.Since(r.begun)/(100*time.Millisecond)) }
+
+// CommunityByHost finds community 1, which has lost its host at version 3 and was archived at version 4, as the host says.
+func (r *replica) CommunityByHost(_ context.Context, hosts []string) (store.Community, bool, error) {
+	v := r.version()
+	c := store.Community{ID: 1, Version: v, Standby: !r.primary}
+	switch hosts[0] {
+	case "lost.example":
+		return c, v < 3, r.err
+	case "archived.example":
+		c.Archived = v >= 4
+	}
+	return c, true, r.err
 }
 
-// TopicAccess is at version 1 first, and one further each 100 ms.
+// TopicAccess answers from its version of community and channel.
 func (r *replica) TopicAccess(_ context.Context, _ tenant.ID, h string, _ []nostr.PubKey) (access.Topic, error) {
 	r.asked = append(r.asked, h)
-	v := 1 + uint64(time.Since(r.begun)/(100*time.Millisecond))
+	v := r.version()
 	return access.Topic{
 		Exists: true, Open: true, Standby: !r.primary, CommunityVersion: v, Time: time.Now().UnixMicro(), Channel: &access.Channel{Open: true, Version: v},
 	}, r.err
@@ -74,6 +86,39 @@ func TestAccessWaitsForTheReplica(t *testing.T) {
 	}
 }
 
+// TestResolveWaitsForTheReplica for as long as the answer would name a community from before what is known of it.
+func TestResolveWaitsForTheReplica(t *testing.T) {
+	for _, tt := range []struct {
+		name, host string
+		primary    bool
+		least      Least
+		waits      time.Duration
+		reason     fault.Reason
+	}{
+		{"anything will do", "lost.example", false, Least{}, 0, fault.Accepted},
+		{"new enough", "lost.example", false, Least{1, 1}, 0, fault.Accepted},
+		{"another community is known", "lost.example", false, Least{2, 100}, 0, fault.Accepted},
+		{"a host that is taken away", "lost.example", false, Least{1, 3}, 200 * time.Millisecond, fault.NotFound},
+		{"an archived community", "archived.example", false, Least{1, 4}, 300 * time.Millisecond, fault.NotFound},
+		{"a host that stays", "kept.example", false, Least{1, 4}, 300 * time.Millisecond, fault.Accepted},
+		{"too far behind", "kept.example", false, Least{1, 100}, time.Second, fault.Overloaded},
+		{"a primary is never behind", "kept.example", true, Least{1, 100}, 0, fault.Accepted},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				begun := time.Now()
+				c, err := New(&replica{begun: begun, primary: tt.primary}, time.Second).Resolve(t.Context(), tt.host, tt.least)
+				require.Equal(t, tt.reason, fault.ReasonOf(err))
+				require.GreaterOrEqual(t, time.Since(begun), tt.waits)
+				require.LessOrEqual(t, time.Since(begun), tt.waits+lastLook)
+				if err == nil {
+					require.EqualValues(t, 1, c.ID)
+				}
+			})
+		})
+	}
+}
+
 func TestAccessEndsWithTheCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -97,6 +142,6 @@ func TestErrorsOfTheStorePass(t *testing.T) {
 	d := New(&replica{err: broken}, time.Second)
 	_, err := d.Access(t.Context(), 1, "", nil, access.Least{})
 	require.ErrorIs(t, err, broken)
-	_, err = d.Resolve(t.Context(), "relay.example")
+	_, err = d.Resolve(t.Context(), "relay.example", Least{})
 	require.ErrorIs(t, err, broken)
 }

@@ -35,6 +35,8 @@ type Community struct {
 	UUID string
 	// Archived is set when it is served to nobody.
 	Archived bool
+	// Standby is set when a replica has answered, which may be behind.
+	Standby bool
 }
 
 // maxBlocked is how many blocked networks a community's description holds, the newest.
@@ -51,7 +53,7 @@ SELECT c.id, c.name, c.description, c.icon, c.access = 'closed', c.acl_version,
     c.min_pow,
     ARRAY(SELECT b.network::text FROM ingest.blocked_networks b WHERE b.community_id = c.id ORDER BY b.decided_at DESC, b.network LIMIT $2),
     (SELECT m.pubkey FROM ingest.community_members m WHERE m.community_id = c.id AND m.role = 'owner' ORDER BY m.added_at, m.pubkey LIMIT 1),
-    c.uuid::text, c.archived_at IS NOT NULL
+    c.uuid::text, c.archived_at IS NOT NULL, pg_catalog.pg_is_in_recovery()
 FROM (
     SELECT h.community_id FROM unnest($1::text[]) WITH ORDINALITY AS w (host, rank)
     JOIN ingest.community_hosts h ON h.host = w.host
@@ -68,7 +70,7 @@ func (s *Store) CommunityByHost(ctx context.Context, hosts []string) (Community,
 		c = Community{}
 		err := conn.QueryRow(ctx, communityByHost, hosts, maxBlocked).
 			Scan(&c.ID, &c.Name, &c.Description, &c.Icon, &c.Closed, &c.Version, &c.Hosts, &c.MinPoW, &c.Blocked, &c.Owner,
-				&c.UUID, &c.Archived)
+				&c.UUID, &c.Archived, &c.Standby)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}

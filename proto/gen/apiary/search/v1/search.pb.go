@@ -814,7 +814,12 @@ func (x *CountResponse) GetHll() []byte {
 type ResolveCommunityRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// host is the normalised authority, with its port if the client named one.
-	Host          string `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
+	Host string `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
+	// community is one of which the caller knows an access version, 0 if it knows none.
+	Community int64 `protobuf:"varint,2,opt,name=community,proto3" json:"community,omitempty"`
+	// min_acl_version is the least access version of that community which an answer that names it must come from: a replica
+	// that is behind would name it for a host that was taken from it, or while it is archived.
+	MinAclVersion uint64 `protobuf:"varint,3,opt,name=min_acl_version,json=minAclVersion,proto3" json:"min_acl_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -854,6 +859,20 @@ func (x *ResolveCommunityRequest) GetHost() string {
 		return x.Host
 	}
 	return ""
+}
+
+func (x *ResolveCommunityRequest) GetCommunity() int64 {
+	if x != nil {
+		return x.Community
+	}
+	return 0
+}
+
+func (x *ResolveCommunityRequest) GetMinAclVersion() uint64 {
+	if x != nil {
+		return x.MinAclVersion
+	}
+	return 0
 }
 
 // ResolveCommunityResponse describes a community.
@@ -1581,9 +1600,11 @@ const file_apiary_search_v1_search_proto_rawDesc = "" +
 	"\afilters\x18\x03 \x03(\v2\x18.apiary.common.v1.FilterR\afilters\"7\n" +
 	"\rCountResponse\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x04R\x05count\x12\x10\n" +
-	"\x03hll\x18\x02 \x01(\fR\x03hll\"-\n" +
+	"\x03hll\x18\x02 \x01(\fR\x03hll\"s\n" +
 	"\x17ResolveCommunityRequest\x12\x12\n" +
-	"\x04host\x18\x01 \x01(\tR\x04host\"\xbf\x02\n" +
+	"\x04host\x18\x01 \x01(\tR\x04host\x12\x1c\n" +
+	"\tcommunity\x18\x02 \x01(\x03R\tcommunity\x12&\n" +
+	"\x0fmin_acl_version\x18\x03 \x01(\x04R\rminAclVersion\"\xbf\x02\n" +
 	"\x18ResolveCommunityResponse\x12\x1c\n" +
 	"\tcommunity\x18\x01 \x01(\x03R\tcommunity\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
