@@ -164,7 +164,7 @@ func (d *Directory) PutMember(ctx context.Context, host, pubkey, role string) er
 	return d.say("%s is now %s of %s", pubkey, role, canonical(host))
 }
 
-// RemoveMember removes a member. Who is none is an error.
+// RemoveMember removes a member, and says of an agent that its owner admits it all the same. Who is no member is an error.
 func (d *Directory) RemoveMember(ctx context.Context, host, pubkey string) error {
 	key, err := parsePubKey(pubkey)
 	if err != nil {
@@ -176,10 +176,14 @@ func (d *Directory) RemoveMember(ctx context.Context, host, pubkey string) error
 	if err != nil {
 		return explain("remove a member from "+host, "ingest", err)
 	}
-	if !response.GetRemoved() {
-		return fmt.Errorf("remove a member from %s: %s is none; apiary community members %s lists them", host, pubkey, host)
+	admitted := ""
+	if owner := response.GetAdmittedBy(); len(owner) > 0 {
+		admitted = fmt.Sprintf(", but its owner %x admits it as its agent: to keep it out takes a ban, or the removal of the owner", owner)
 	}
-	return d.say("%s is not a member of %s any more", pubkey, canonical(host))
+	if !response.GetRemoved() {
+		return fmt.Errorf("remove a member from %s: %s is none%s; apiary community members %s lists them", host, pubkey, admitted, host)
+	}
+	return d.say("%s is not a member of %s any more%s", pubkey, canonical(host), admitted)
 }
 
 // soon is how long a gateway that was asked for a host before may not know what has become of it (gateway's host-ttl).

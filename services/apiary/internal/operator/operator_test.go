@@ -32,6 +32,8 @@ type directory struct {
 	access  ingestv1.Access
 	unknown ingestv1.UnknownKinds
 	agents  ingestv1.Agents
+	// admittedBy is the owner of whoever is removed.
+	admittedBy []byte
 
 	owner           string
 	archived, quiet bool
@@ -68,7 +70,7 @@ func (d *directory) PutMember(_ context.Context, r *ingestv1.PutMemberRequest) (
 func (d *directory) RemoveMember(_ context.Context, r *ingestv1.RemoveMemberRequest) (*ingestv1.RemoveMemberResponse, error) {
 	_, was := d.members[string(r.GetPubkey())]
 	delete(d.members, string(r.GetPubkey()))
-	return &ingestv1.RemoveMemberResponse{Removed: was}, nil
+	return &ingestv1.RemoveMemberResponse{Removed: was, AdmittedBy: d.admittedBy}, nil
 }
 
 // listen runs a server on a unix socket and returns its address.
@@ -134,6 +136,16 @@ func TestCommunity(t *testing.T) {
 	require.Contains(t, out.String(), npub+" is not a member of localhost any more\n")
 	require.Empty(t, d.members)
 	require.ErrorContains(t, client.RemoveMember(t.Context(), "localhost", npub), "is none; apiary community members localhost lists them")
+
+	// An agent's owner may admit it all the same, whether it was a member itself or not.
+	require.NotContains(t, out.String(), "admits it")
+	owner := nostrtest.PubKey("owner")
+	d.admittedBy = owner[:]
+	require.NoError(t, client.PutMember(t.Context(), "localhost", npub, "member"))
+	require.NoError(t, client.RemoveMember(t.Context(), "localhost", npub))
+	admitted := "but its owner " + owner.String() + " admits it as its agent"
+	require.Contains(t, out.String(), npub+" is not a member of localhost any more, "+admitted)
+	require.ErrorContains(t, client.RemoveMember(t.Context(), "localhost", npub), npub+" is none, "+admitted)
 }
 
 func TestMistakes(t *testing.T) {

@@ -38,7 +38,7 @@ type Store interface {
 	RemoveHost(ctx context.Context, community int64, host string) error
 	ReleaseHost(ctx context.Context, host string) (bool, error)
 	PutMember(ctx context.Context, community int64, pubkey nostr.PubKey, role policy.Role) (uint64, error)
-	RemoveMember(ctx context.Context, community int64, pubkey nostr.PubKey) (version uint64, removed bool, err error)
+	RemoveMember(ctx context.Context, community int64, pubkey nostr.PubKey) (store.Removal, error)
 }
 
 // Deps is what a Service uses.
@@ -193,11 +193,13 @@ func (s *Service) RemoveMember(ctx context.Context, req *ingestv1.RemoveMemberRe
 	if err != nil {
 		return nil, err
 	}
-	version, removed, err := s.Store.RemoveMember(ctx, community, pubkey)
+	done, err := s.Store.RemoveMember(ctx, community, pubkey)
 	if err != nil {
 		return nil, failed(err)
 	}
-	return &ingestv1.RemoveMemberResponse{AclVersion: version, Removed: removed}, nil
+	return &ingestv1.RemoveMemberResponse{
+		AclVersion: done.ACLVersion, Removed: done.Removed, AdmittedBy: keyOf(done.AdmittedBy),
+	}, nil
 }
 
 func (s *Service) member(ctx context.Context, host string, key []byte) (int64, nostr.PubKey, error) {

@@ -56,7 +56,7 @@ func TestAgentsLoseWhatTheirOwnerLoses(t *testing.T) {
 	for name, take := range map[string]func(f *fixture, community int64){
 		"banned": func(f *fixture, community int64) { f.moderateIn(community, BanPubKey(nostrtest.PubKey("bob"))) },
 		"removed": func(f *fixture, community int64) {
-			_, _, err := f.RemoveMember(f.t.Context(), community, nostrtest.PubKey("bob"))
+			_, err := f.RemoveMember(f.t.Context(), community, nostrtest.PubKey("bob"))
 			require.NoError(f.t, err)
 		},
 		"left": func(f *fixture, community int64) {
@@ -358,7 +358,7 @@ func TestNoDoorLetsInWhoIsBannedWithItsOwner(t *testing.T) {
 	require.Equal(t, policy.TargetBanned, v, "a member that is banned with its owner moderates nothing")
 }
 
-// TestEveryDoorTellsWhoAdmitsARemovedAgent removes an agent by NIP-86 and because of a report.
+// TestEveryDoorTellsWhoAdmitsARemovedAgent removes an agent by NIP-86, because of a report, and as the operator does.
 func TestEveryDoorTellsWhoAdmitsARemovedAgent(t *testing.T) {
 	f := newFixture(t).withKey()
 	closed := f.staff()
@@ -386,9 +386,19 @@ func TestEveryDoorTellsWhoAdmitsARemovedAgent(t *testing.T) {
 	f.moderateIn(closed, UnbanPubKey(bot))
 	require.Nil(t, moderate(BanPubKey(bot)), "likewise")
 	f.moderateIn(closed, UnbanPubKey(bot))
+	operate := func(was bool) *nostr.PubKey {
+		done, err := f.RemoveMember(t.Context(), closed, bot)
+		require.NoError(t, err)
+		require.Equal(t, was, done.Removed)
+		return done.AdmittedBy
+	}
+	require.Equal(t, &bob, operate(false), "also of an agent that is no member")
+	f.put(closed, "bot", policy.RoleMember)
+	require.Equal(t, &bob, operate(true))
 	_, err := f.UpdateCommunity(t.Context(), closed, CommunityChange{Agents: new(AgentsRefuse)})
 	require.NoError(t, err)
 	require.Nil(t, moderate(UnallowPubKey(bot)), "agents are refused")
+	require.Nil(t, operate(false), "likewise")
 }
 
 // TestARemovedAgentMayStay tells who removes an agent that its owner admits it all the same.

@@ -258,11 +258,11 @@ func TestNothingCommitsUnderAnOlderVersion(t *testing.T) {
 	}
 	removals := map[uint64]snapshot{}
 	for range 15 {
-		version, _, err := f.RemoveMember(t.Context(), closed, nostrtest.PubKey("alice"))
+		done, err := f.RemoveMember(t.Context(), closed, nostrtest.PubKey("alice"))
 		require.NoError(t, err)
 		var s snapshot
 		require.NoError(t, f.admin.QueryRow(t.Context(), `SELECT pg_snapshot_xmax(pg_current_snapshot()), pg_current_snapshot()::text`).Scan(&s.xmax, &s.text))
-		removals[version] = s
+		removals[done.ACLVersion] = s
 		_, err = f.PutMember(t.Context(), closed, nostrtest.PubKey("alice"), "member")
 		require.NoError(t, err)
 	}
@@ -294,7 +294,7 @@ func TestRemovalWaitsForBatchesInFlight(t *testing.T) {
 	release := f.hold(communityLock(f.community), false)
 	done := make(chan error, 1)
 	go func() {
-		_, _, err := f.RemoveMember(t.Context(), f.community, nostrtest.PubKey("owner"))
+		_, err := f.RemoveMember(t.Context(), f.community, nostrtest.PubKey("owner"))
 		done <- err
 	}()
 	f.awaitWaiters("advisory", 1)

@@ -102,7 +102,7 @@ func (f *talk) step(rt *rapid.T, m *circle, names []string, s *Store) {
 	}
 	switch command := rapid.IntRange(0, 9).Draw(rt, "command"); {
 	case command == 0:
-		_, _, err := s.RemoveMember(f.t.Context(), f.community, nostrtest.PubKey(actor))
+		_, err := s.RemoveMember(f.t.Context(), f.community, nostrtest.PubKey(actor))
 		require.NoError(rt, err)
 		m.members[actor] = false
 	case command == 1:

@@ -231,7 +231,7 @@ func TestConversationsHaveFixedMembers(t *testing.T) {
 		require.Equal(t, c.want, v.Message, "%s %d", c.by, c.kind)
 		require.Nil(t, row)
 	}
-	_, _, err := f.RemoveMember(t.Context(), f.community, nostrtest.PubKey("bob"))
+	_, err := f.RemoveMember(t.Context(), f.community, nostrtest.PubKey("bob"))
 	require.NoError(t, err)
 	f.moderate(BanPubKey(nostrtest.PubKey("bob")))
 	require.Equal(t, holding("alice", "member", "bob", "member"), f.membersOf(h))

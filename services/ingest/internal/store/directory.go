@@ -276,14 +276,24 @@ func (s *Store) PutMember(ctx context.Context, community int64, pubkey nostr.Pub
 	})
 }
 
-// RemoveMember removes a member from the community and from its channels, and returns the community's
-// access version after it, and whether there was anything to remove. What commits later carries that version, or a newer one.
-func (s *Store) RemoveMember(ctx context.Context, community int64, pubkey nostr.PubKey) (version uint64, removed bool, err error) {
-	version, err = s.administer(ctx, community, lockSet{}, func(x *change) error {
+// Removal is what RemoveMember has done.
+type Removal struct {
+	// ACLVersion is the community's access version after it. What commits later carries that version, or a newer one.
+	ACLVersion uint64
+	// Removed is false when the key was no member, neither of the community nor of a channel of it.
+	Removed bool
+	// AdmittedBy is the owner of an agent that its owner admits all the same (NIP-OA), removed or not, else nil.
+	AdmittedBy *nostr.PubKey
+}
+
+// RemoveMember removes a member from the community and from its channels.
+func (s *Store) RemoveMember(ctx context.Context, community int64, pubkey nostr.PubKey) (done Removal, err error) {
+	done.ACLVersion, err = s.administer(ctx, community, lockSet{}, func(x *change) error {
 		before := x.state.Communities[community].ACLVersion
 		err := x.expel(ctx, pubkey)
-		removed = x.state.Communities[community].ACLVersion != before // only then is it raised
+		done.Removed = x.state.Communities[community].ACLVersion != before // only then is it raised
+		done.AdmittedBy = x.admittedBy
 		return err
 	})
-	return version, removed, err
+	return done, err
 }

@@ -53,9 +53,9 @@ func TestVersionsRiseWithAccess(t *testing.T) {
 	require.EqualValues(t, 3, version(f.PutMember(t.Context(), f.community, bob, "member")))
 	require.EqualValues(t, 4, version(f.PutMember(t.Context(), f.community, bob, "admin")))
 	for _, was := range []bool{true, false} {
-		v, removed, err := f.RemoveMember(t.Context(), f.community, bob)
-		require.EqualValues(t, 5, version(v, err))
-		require.Equal(t, was, removed)
+		done, err := f.RemoveMember(t.Context(), f.community, bob)
+		require.NoError(t, err)
+		require.Equal(t, Removal{ACLVersion: 5, Removed: was}, done)
 	}
 	require.Equal(t, 1, f.count(`SELECT count(*) FROM ingest.communities WHERE name = 'renamed' AND access = 'closed'`))
 }
@@ -85,7 +85,7 @@ func TestRemovedMemberLeavesChannels(t *testing.T) {
 SELECT community_id, id, sha256('bob'), 'member' FROM ingest.channels`)
 	require.NoError(t, err)
 	before := f.count(`SELECT acl_version FROM ingest.channels WHERE h = 'private'`)
-	_, _, err = f.RemoveMember(t.Context(), f.community, nostrtest.PubKey("alice"))
+	_, err = f.RemoveMember(t.Context(), f.community, nostrtest.PubKey("alice"))
 	require.NoError(t, err)
 	require.Equal(t, policy.NotChannelMember, f.verdict(chat("alice", "2")))
 	require.Equal(t, before+1, f.count(`SELECT acl_version FROM ingest.channels WHERE h = 'private'`))

@@ -1969,7 +1969,9 @@ type RemoveMemberResponse struct {
 	// acl_version is the community's access version after the change.
 	AclVersion uint64 `protobuf:"varint,1,opt,name=acl_version,json=aclVersion,proto3" json:"acl_version,omitempty"`
 	// removed is false when the key was no member, neither of the community nor of a channel of it.
-	Removed       bool `protobuf:"varint,2,opt,name=removed,proto3" json:"removed,omitempty"`
+	Removed bool `protobuf:"varint,2,opt,name=removed,proto3" json:"removed,omitempty"`
+	// admitted_by is the owner of an agent that its owner admits all the same (NIP-OA), 32 bytes; else empty.
+	AdmittedBy    []byte `protobuf:"bytes,3,opt,name=admitted_by,json=admittedBy,proto3" json:"admitted_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2016,6 +2018,13 @@ func (x *RemoveMemberResponse) GetRemoved() bool {
 		return x.Removed
 	}
 	return false
+}
+
+func (x *RemoveMemberResponse) GetAdmittedBy() []byte {
+	if x != nil {
+		return x.AdmittedBy
+	}
+	return nil
 }
 
 var File_apiary_ingest_v1_directory_proto protoreflect.FileDescriptor
@@ -2127,11 +2136,13 @@ const file_apiary_ingest_v1_directory_proto_rawDesc = "" +
 	"aclVersion\"A\n" +
 	"\x13RemoveMemberRequest\x12\x12\n" +
 	"\x04host\x18\x01 \x01(\tR\x04host\x12\x16\n" +
-	"\x06pubkey\x18\x02 \x01(\fR\x06pubkey\"Q\n" +
+	"\x06pubkey\x18\x02 \x01(\fR\x06pubkey\"r\n" +
 	"\x14RemoveMemberResponse\x12\x1f\n" +
 	"\vacl_version\x18\x01 \x01(\x04R\n" +
 	"aclVersion\x12\x18\n" +
-	"\aremoved\x18\x02 \x01(\bR\aremoved*D\n" +
+	"\aremoved\x18\x02 \x01(\bR\aremoved\x12\x1f\n" +
+	"\vadmitted_by\x18\x03 \x01(\fR\n" +
+	"admittedBy*D\n" +
 	"\x06Access\x12\x16\n" +
 	"\x12ACCESS_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vACCESS_OPEN\x10\x01\x12\x11\n" +
