@@ -100,7 +100,8 @@ func newProvider(db *sql.DB) (*goose.Provider, error) {
 		return nil, fmt.Errorf("make migration lock: %w", err)
 	}
 	provider, err := goose.NewProvider(goose.DialectPostgres, db, migrations.FS(),
-		goose.WithTableName(schemaTable), goose.WithSessionLocker(locker), goose.WithDisableGlobalRegistry(true))
+		goose.WithTableName(schemaTable), goose.WithSessionLocker(locker), goose.WithDisableGlobalRegistry(true),
+		goose.WithGoMigrations(migrations.Online()...))
 	if err != nil {
 		return nil, fmt.Errorf("load migrations: %w", err)
 	}

@@ -693,21 +693,17 @@ CREATE INDEX deleted_channels_time ON ingest.deleted_channels USING btree (delet
 
 CREATE INDEX event_tags_action ON ONLY ingest.event_tags USING btree (community_id, value, created_at DESC, id) WHERE ((name = 'p'::text) AND (kind = ANY (ARRAY[40007, 46010])));
 
+CREATE INDEX event_tags_default_action ON ingest.event_tags_default USING btree (community_id, value, created_at DESC, id) WHERE ((name = 'p'::text) AND (kind = ANY (ARRAY[40007, 46010])));
+
 CREATE UNIQUE INDEX event_tags_value ON ONLY ingest.event_tags USING btree (community_id, name, value, created_at DESC, id);
 
 CREATE UNIQUE INDEX event_tags_default_community_id_name_value_created_at_id_idx ON ingest.event_tags_default USING btree (community_id, name, value, created_at DESC, id);
-
-CREATE INDEX event_tags_default_community_id_value_created_at_id_idx ON ingest.event_tags_default USING btree (community_id, value, created_at DESC, id) WHERE ((name = 'p'::text) AND (kind = ANY (ARRAY[40007, 46010])));
 
 CREATE INDEX events_author ON ONLY ingest.events USING btree (community_id, pubkey, created_at DESC, id);
 
 CREATE INDEX events_channel ON ONLY ingest.events USING btree (community_id, channel_id, created_at DESC, id) WHERE (channel_id IS NOT NULL);
 
 CREATE INDEX events_default_community_id_channel_id_created_at_id_idx ON ingest.events_default USING btree (community_id, channel_id, created_at DESC, id) WHERE (channel_id IS NOT NULL);
-
-CREATE INDEX events_shown ON ONLY ingest.events USING btree (community_id, channel_id, created_at DESC, id) WHERE ((channel_id IS NOT NULL) AND (NOT in_thread));
-
-CREATE INDEX events_default_community_id_channel_id_created_at_id_idx1 ON ingest.events_default USING btree (community_id, channel_id, created_at DESC, id) WHERE ((channel_id IS NOT NULL) AND (NOT in_thread));
 
 CREATE UNIQUE INDEX events_time ON ONLY ingest.events USING btree (community_id, created_at DESC, id);
 
@@ -723,6 +719,10 @@ CREATE INDEX events_expiry ON ONLY ingest.events USING btree (expires_at) WHERE 
 
 CREATE INDEX events_default_expires_at_idx ON ingest.events_default USING btree (expires_at) WHERE (expires_at IS NOT NULL);
 
+CREATE INDEX events_shown ON ONLY ingest.events USING btree (community_id, channel_id, created_at DESC, id) WHERE ((channel_id IS NOT NULL) AND (NOT in_thread));
+
+CREATE INDEX events_default_shown ON ingest.events_default USING btree (community_id, channel_id, created_at DESC, id) WHERE ((channel_id IS NOT NULL) AND (NOT in_thread));
+
 CREATE INDEX http_tokens_expiry ON ingest.http_tokens USING btree (expires_at);
 
 CREATE INDEX invites_expiry ON ingest.invites USING btree (expires_at);
@@ -730,6 +730,8 @@ CREATE INDEX invites_expiry ON ingest.invites USING btree (expires_at);
 CREATE INDEX operator_tokens_expiry ON ingest.operator_tokens USING btree (expires_at);
 
 CREATE INDEX reminders_due ON ingest.reminders USING btree (due_at);
+
+CREATE INDEX replies_depth ON ingest.replies USING btree (community_id, root_id, depth, created_at);
 
 CREATE INDEX replies_expiring ON ingest.replies USING btree (community_id, root_id, expires_at) WHERE (expires_at IS NOT NULL);
 
@@ -743,13 +745,11 @@ CREATE INDEX documents_time ON search.documents USING btree (community_id, creat
 
 CREATE INDEX documents_words ON search.documents USING gin (words);
 
+ALTER INDEX ingest.event_tags_action ATTACH PARTITION ingest.event_tags_default_action;
+
 ALTER INDEX ingest.event_tags_value ATTACH PARTITION ingest.event_tags_default_community_id_name_value_created_at_id_idx;
 
-ALTER INDEX ingest.event_tags_action ATTACH PARTITION ingest.event_tags_default_community_id_value_created_at_id_idx;
-
 ALTER INDEX ingest.events_channel ATTACH PARTITION ingest.events_default_community_id_channel_id_created_at_id_idx;
-
-ALTER INDEX ingest.events_shown ATTACH PARTITION ingest.events_default_community_id_channel_id_created_at_id_idx1;
 
 ALTER INDEX ingest.events_time ATTACH PARTITION ingest.events_default_community_id_created_at_id_idx;
 
@@ -758,6 +758,8 @@ ALTER INDEX ingest.events_kind ATTACH PARTITION ingest.events_default_community_
 ALTER INDEX ingest.events_author ATTACH PARTITION ingest.events_default_community_id_pubkey_created_at_id_idx;
 
 ALTER INDEX ingest.events_expiry ATTACH PARTITION ingest.events_default_expires_at_idx;
+
+ALTER INDEX ingest.events_shown ATTACH PARTITION ingest.events_default_shown;
 
 ALTER TABLE ONLY ingest.agents
     ADD CONSTRAINT agents_community_id_fkey FOREIGN KEY (community_id) REFERENCES ingest.communities(id) ON DELETE CASCADE;
