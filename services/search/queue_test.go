@@ -141,4 +141,29 @@ func TestNobodyCrowdsOutReports(t *testing.T) {
 	require.Len(t, reports, 1)
 	require.Len(t, events, 1)
 	require.Equal(t, serious.String(), events[0].GetValue())
+
+	// What moderators have decided on stays to be seen, also while its author is banned.
+	dismissed := all[len(all)-1]
+	db.Exec(t, `
+INSERT INTO ingest.report_decisions (community_id, report_id, status, action, decided_by) VALUES ($1, $2, 'dismissed', 'dismiss', $3)`,
+		int64(community), dismissed.ID[:], alice[:])
+	db.Exec(t, `INSERT INTO ingest.decided_reports (community_id, target_id, decided_by, decided_at) VALUES ($1, $2, $3, to_timestamp($4))`,
+		int64(community), target(t, dismissed), alice[:], dismissed.CreatedAt)
+	again, events := lists()
+	require.Len(t, again, len(reports), "it is not open")
+	require.Len(t, events, 1)
+	resp, err := s.ListReports(t.Context(), &searchv1.ListReportsRequest{Community: int64(community), Actor: alice[:], Limit: 500})
+	require.NoError(t, err)
+	require.Len(t, resp.GetReports(), 2)
+	require.Equal(t, searchv1.ReportStatus_REPORT_STATUS_DISMISSED, resp.GetReports()[0].GetStatus())
+	require.Equal(t, raws(dismissed)[0], string(resp.GetReports()[0].GetEvent()))
+}
+
+// target is the event that a report names.
+func target(t *testing.T, report *nostr.Event) []byte {
+	t.Helper()
+	text, _ := report.Tags.First("e")
+	id, err := nostr.ParseID(text)
+	require.NoError(t, err)
+	return id[:]
 }

@@ -59,23 +59,25 @@ FROM unnest($2::bytea[], $3::bytea[], $4::bigint[]) WITH ORDINALITY AS q (id, ta
 LEFT JOIN ingest.report_decisions r ON r.community_id = $1 AND r.report_id = q.id
 ORDER BY q.n`
 
-	// reports reads the newest reports, the newest first, of those that are not banned and as many of each member as are its
-	// share, with its agents. Parameters: community, time, how many are looked at, a share in reports and in bytes, most bytes, most
+	// reports reads the newest reports, the newest first, as many of each member as are its share, with its agents. Of who is banned there
+	// are those that moderators have decided on: what they did because of them is to be seen. Parameters: community, time, how many are looked at, a share in reports and in bytes, most bytes, most
 	// reports. How much is written in a report is looked at without reading it.
 	//
-	// Index: events_kind, agents_pkey, banned_pubkeys_pkey, events_time.
+	// Index: events_kind, agents_pkey, banned_pubkeys_pkey, report_decisions_pkey, events_time.
 	reports = `
 WITH newest AS MATERIALIZED (
     SELECT e.created_at, e.id, e.pubkey, octet_length(e.raw) AS size FROM ingest.events e
     WHERE e.community_id = $1 AND e.kind = 1984 AND e.channel_id IS NULL AND (e.expires_at IS NULL OR e.expires_at > $2)
     ORDER BY e.created_at DESC, e.id LIMIT $3
 ), reporter AS MATERIALIZED (
-    SELECT k.pubkey, coalesce((SELECT a.owner FROM ingest.agents a WHERE a.community_id = $1 AND a.pubkey = k.pubkey), k.pubkey) AS member
+    SELECT k.pubkey, coalesce((SELECT a.owner FROM ingest.agents a WHERE a.community_id = $1 AND a.pubkey = k.pubkey), k.pubkey) AS member,
+        EXISTS (SELECT FROM ingest.barred b WHERE b.community_id = $1 AND b.pubkey = k.pubkey OFFSET 0) AS banned
     FROM (SELECT DISTINCT pubkey FROM newest) AS k
-    WHERE NOT EXISTS (SELECT FROM ingest.barred b WHERE b.community_id = $1 AND b.pubkey = k.pubkey OFFSET 0)
 ), shared AS (
     SELECT n.created_at, n.id, n.size, row_number() OVER own AS nth, sum(n.size) OVER own AS bytes
     FROM newest n JOIN reporter r ON r.pubkey = n.pubkey
+    WHERE NOT r.banned
+        OR EXISTS (SELECT FROM ingest.report_decisions d WHERE d.community_id = $1 AND d.report_id = n.id OFFSET 0)
     WINDOW own AS (PARTITION BY r.member ORDER BY n.created_at DESC, n.id ROWS UNBOUNDED PRECEDING)
 ), chosen AS MATERIALIZED (
     SELECT created_at, id FROM (
