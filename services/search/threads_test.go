@@ -160,15 +160,21 @@ func TestQueryThread(t *testing.T) {
 		return cmp.Or(cmp.Compare(b.CreatedAt, a.CreatedAt), bytes.Compare(a.ID[:], b.ID[:]))
 	})
 	for size := 1; size <= len(newest)+1; size++ {
-		walked = []string{}
-		req = &searchv1.QueryThreadRequest{Principal: reader, Root: root.ID[:], Depth: 100, Channel: "lobby", NewestFirst: true, Limit: uint32(size)}
-		for more = true; more; {
-			walked = append(walked, ask(req)...)
-			last := newest[len(walked)-1]
-			req.AfterCreatedAt, req.AfterId = last.CreatedAt, last.ID[:]
-			require.Equal(t, len(walked) < len(newest), more, "pages of %d", size)
+		for _, depth := range []uint32{2, 100} {
+			for reverse, want := range map[bool][]*nostr.Event{true: newest, false: replies} {
+				walked = []string{}
+				req = &searchv1.QueryThreadRequest{
+					Principal: reader, Root: root.ID[:], Depth: depth, Channel: "lobby", NewestFirst: reverse, Limit: uint32(size),
+				}
+				for more = true; more; {
+					walked = append(walked, ask(req)...)
+					last := want[len(walked)-1]
+					req.AfterCreatedAt, req.AfterId = last.CreatedAt, last.ID[:]
+					require.Equal(t, len(walked) < len(want), more, "pages of %d", size)
+				}
+				require.Equal(t, raws(want...), walked, "pages of %d", size)
+			}
 		}
-		require.Equal(t, raws(newest...), walked, "pages of %d", size)
 	}
 	for _, channel := range []string{"", "secret", "lobby"} {
 		require.Empty(t, ask(&searchv1.QueryThreadRequest{Principal: reader, Root: secret.ID[:], Depth: 100, Channel: channel, NewestFirst: true}))
@@ -197,5 +203,61 @@ func TestQueryThread(t *testing.T) {
 	} {
 		_, err := c.QueryThread(t.Context(), req)
 		require.Equal(t, fault.Invalid, fault.ReasonOf(err), name)
+	}
+}
+
+// TestRepliesThatAreNotWanted has thousands of them between those that are: of other kinds, deeper, by somebody who asked to vanish.
+func TestRepliesThatAreNotWanted(t *testing.T) {
+	s, db := newService(t, DefaultConfig())
+	c := serve(t, s)
+	alice, gone := nostrtest.PubKey("alice"), nostrtest.PubKey("gone")
+	community := db.Community(t, "open")
+	db.Channel(t, community, "lobby", "open")
+	root := nostrtest.Event(t, "alice", nostrtest.Kind(9), nostrtest.CreatedAt(1), nostrtest.Channel("lobby"))
+	db.Insert(t, community, root)
+	var wanted []*nostr.Event
+	for i := range 5 {
+		e := nostrtest.Event(t, "alice", nostrtest.Kind(45001), nostrtest.CreatedAt(int64(1000*i+500)), nostrtest.Channel("lobby"))
+		db.Insert(t, community, e)
+		wanted = append(wanted, e)
+	}
+	db.Exec(t, `INSERT INTO ingest.vanished (community_id, pubkey, until, request_id) VALUES ($1, $2, 1000000, $2)`, int64(community), gone[:])
+	db.Exec(t, `
+INSERT INTO ingest.events (community_id, id, pubkey, kind, created_at, channel_id, raw)
+SELECT $1, sha256(n::text::bytea), CASE n % 3 WHEN 1 THEN $2::bytea ELSE $3 END, CASE n % 3 WHEN 0 THEN 45003 WHEN 1 THEN 45001 ELSE 9 END, n,
+    (SELECT id FROM ingest.channels WHERE community_id = $1 AND h = 'lobby'), '{}' FROM generate_series(2, 5000) AS n`, int64(community), gone[:], alice[:])
+	db.Exec(t, `
+INSERT INTO ingest.replies (community_id, id, root_id, parent_id, depth, broadcast, pubkey, created_at)
+SELECT e.community_id, e.id, $2, $2, CASE e.kind WHEN 9 THEN 7 ELSE 1 END, false, e.pubkey, e.created_at
+FROM ingest.events e WHERE e.community_id = $1 AND e.id <> $2`, int64(community), root.ID[:])
+
+	newest := slices.Clone(wanted)
+	slices.Reverse(newest)
+	for reverse, list := range map[bool][]*nostr.Event{false: wanted, true: newest} {
+		want := raws(list...)
+		for size := 1; size <= 2*(len(want)+1); size++ {
+			req := &searchv1.QueryThreadRequest{
+				Community: int64(community), Principal: principal(alice), Root: root.ID[:], Depth: 100, Kinds: []uint32{45001}, NewestFirst: reverse,
+				Limit: uint32(1 + size/2),
+			}
+			if size%2 > 0 {
+				req.Depth = 6
+			}
+			for walked := 0; ; {
+				resp, err := c.QueryThread(t.Context(), req)
+				require.NoError(t, err)
+				for _, raw := range resp.GetEvents() {
+					require.Equal(t, want[walked], string(raw))
+					walked++
+				}
+				require.Equal(t, walked < len(want), resp.GetMore())
+				if !resp.GetMore() {
+					require.Equal(t, len(want), walked)
+					break
+				}
+				last := list[walked-1]
+				req.AfterCreatedAt, req.AfterId = last.CreatedAt, last.ID[:]
+			}
+		}
 	}
 }

@@ -117,8 +117,10 @@ func statements(t *testing.T) []statement {
 	}{
 		{"thread", Page{Root: root, Depth: 100, Limit: planLimit}},
 		{"thread_newest", Page{Root: root, Depth: 100, Channel: "c1", Kinds: []nostr.Kind{9}, Newest: true, Limit: planLimit}},
+		{"thread_shallow", Page{Root: root, Depth: 2, Limit: planLimit}},
+		{"thread_shallow_newest", Page{Root: root, Depth: 2, Newest: true, Limit: planLimit}},
 	} {
-		sql, args := c.page.statement(r)
+		sql, args := c.page.statement(r, planLimit+1, pageBytes)
 		list = append(list, statement{c.name, 1, plan.Plan{SQL: sql, Args: args}})
 	}
 	keys := [][]byte{r.Keys[0][:]}
@@ -153,6 +155,37 @@ func TestPlans(t *testing.T) {
 			tree, _ = s.explain(t, c.plan, false)
 			require.NotContains(t, tree.scanned(), "Seq Scan", "default planner settings")
 		})
+	}
+}
+
+// TestAPageOfAThreadReadsNoMoreThanItLooksAt has a thread of which nearly all is deeper than the page goes, or of another kind. Those that are
+// deeper are not read at all, and one statement passes over as many others as it was told and no more.
+func TestAPageOfAThreadReadsNoMoreThanItLooksAt(t *testing.T) {
+	s := New(pgtest.New(t), time.Minute, time.Minute)
+	db := fixture.New(t.Context(), s.pool)
+	community := db.Community(t, "open")
+	db.Channel(t, community, "lobby", "open")
+	root := fixture.EventID(0)
+	db.Exec(t, `
+INSERT INTO ingest.events (community_id, id, pubkey, kind, created_at, channel_id, raw)
+SELECT $1, sha256(n::text::bytea), $2, 9, n, (SELECT id FROM ingest.channels), '{}' FROM generate_series(1, 3000) AS n`, int64(community), root[:])
+	db.Exec(t, `
+INSERT INTO ingest.replies (community_id, id, root_id, parent_id, depth, broadcast, pubkey, created_at)
+SELECT community_id, id, $1, $1, CASE WHEN created_at % 100 = 0 THEN 1 ELSE 3 END, false, pubkey, created_at FROM ingest.events`, root[:])
+	r := access.Reader{Community: community, Now: fixture.End}
+	for _, page := range []Page{
+		{Depth: 2},
+		{Depth: 2, Newest: true},
+		{Depth: 100, Kinds: []nostr.Kind{1}},
+		{Depth: 100, Kinds: []nostr.Kind{1}, Newest: true},
+		{Depth: 99, Kinds: []nostr.Kind{1}},
+	} {
+		page.Root = root
+		sql, args := page.statement(r, planLimit, pageBytes)
+		tree, parents := s.explain(t, plan.Plan{SQL: sql, Args: args}, true)
+		// Of each depth so many replies, and the next one of another second; of those together so many events; and one of each to find the
+		// channel.
+		require.LessOrEqual(t, tree.read(parents), float64(2*(planLimit+1)+planLimit+2), page)
 	}
 }
 

@@ -63,6 +63,7 @@ const prepareSession = `SELECT system_identifier,
     set_config('enable_hashjoin', 'off', false),
     set_config('enable_mergejoin', 'off', false),
     set_config('enable_memoize', 'off', false),
+    set_config('enable_incremental_sort', 'off', false),
     set_config('max_parallel_workers_per_gather', '0', false),
     set_config('jit', 'off', false)
 FROM pg_catalog.pg_control_system()`
@@ -79,7 +80,7 @@ func sessionOf(ctx context.Context, conn *pgx.Conn) (session, error) {
 	}
 	id, err := pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (int64, error) {
 		var id int64
-		return id, row.Scan(&id, nil, nil, nil, nil, nil, nil, nil, nil)
+		return id, row.Scan(&id, nil, nil, nil, nil, nil, nil, nil, nil, nil)
 	})
 	if err != nil {
 		return session{}, fmt.Errorf("prepare session: %w", err)

@@ -119,37 +119,81 @@ type Page struct {
 // pageBytes is the size of a page that is only one reply longer; a message of gRPC has 8 MiB.
 const pageBytes = 6 << 20
 
-// oldest and newest read a page of the replies to $3. Of one second they are in the order of their ids either way.
+// maxDepth is how deep threads are, as ingest makes them: a page that goes as deep has nothing to pass over because of that.
+const maxDepth = 100
+
+// maxLook is how many replies one statement looks at, more than a page at most. Those that are not to be seen, or are of other kinds, are
+// passed over as many at a time.
+const maxLook = 1024
+
+// oldest and newest read a page of the replies to $3, the others of those that are at most $6 deep. Of one second they are in the order of
+// their ids either way.
 var (
 	// Index: replies_root, events_time, channels_pkey.
-	oldest = repliesOf("(k.created_at, k.id) > ($7, $8)", "created_at, id")
+	oldest = repliesOf(ofAnyDepth("(k.created_at, k.id) > ($7, $8)", inOrder), inOrder)
 	// Index: replies_newest, events_time, channels_pkey.
-	newest = repliesOf("k.created_at <= $7 AND (k.created_at < $7 OR k.id > $8)", "created_at DESC, id")
+	newest = repliesOf(ofAnyDepth("k.created_at <= $7 AND (k.created_at < $7 OR k.id > $8)", inReverse), inReverse)
+	// Index: replies_depth, replies_root, events_time, channels_pkey.
+	oldestShallow = repliesOf(ofDepths(
+		"(k.depth, k.created_at) >= (d.depth, $7) AND k.depth <= d.depth AND (k.created_at > $7 OR k.id > $8)",
+		"k.depth, k.created_at", inOrder), inOrder)
+	// Index: replies_depth, replies_root, events_time, channels_pkey.
+	newestShallow = repliesOf(ofDepths(
+		"(k.depth, k.created_at) <= (d.depth, $7) AND k.depth >= d.depth AND (k.created_at < $7 OR k.id > $8)",
+		"k.depth DESC, k.created_at DESC", inReverse), inReverse)
 )
 
-// repliesOf is the statement for one order. A thread is in one channel, since ingest takes no reply to what is in another: whether it may be
-// read, and is in the channel asked for, is found out by one of its replies. So a thread that may not be read costs the same, however long it is.
-func repliesOf(behind, order string) string {
-	byKey := "k." + strings.Replace(order, " id", " k.id", 1)
-	return strings.NewReplacer("@community", "$1", "@keys", "$2").Replace(access.ReaderCTE + `
-SELECT raw, total FROM (
-    SELECT e.created_at, e.id, e.raw, count(*) OVER () AS total,
-        sum(octet_length(e.raw)) OVER (ORDER BY ` + order + ` ROWS UNBOUNDED PRECEDING) - octet_length(e.raw) AS before
-    FROM (
-        SELECT e.created_at, e.id, e.raw
-        FROM ingest.replies k
+// The orders of replies.
+const (
+	inOrder   = "k.created_at, k.id"
+	inReverse = "k.created_at DESC, k.id"
+)
+
+// ofAnyDepth are the next replies of a thread, $10 of them.
+func ofAnyDepth(behind, order string) string {
+	return `
+        SELECT k.created_at, k.id FROM ingest.replies k
+        WHERE ` + access.Admitted + ` AND ` + openThread + ` AND k.community_id = @community AND k.root_id = $3 AND k.depth <= $6
+            AND ` + behind + `
+        ORDER BY ` + order + ` LIMIT $10`
+}
+
+// ofDepths is ofAnyDepth without reading what is deeper, of which there may be much more: it takes as many of each depth. The index has no
+// ids, so that it serves both orders: all of the last second are read. One depth is written as a range of them, whose order no other
+// index has.
+func ofDepths(behind, along, order string) string {
+	return `
+        SELECT k.created_at, k.id FROM (SELECT n::smallint AS depth FROM generate_series(1, $6::bigint) AS n) AS d
         CROSS JOIN LATERAL (
+            SELECT k.created_at, k.id FROM ingest.replies k
+            WHERE k.community_id = @community AND k.root_id = $3 AND ` + behind + `
+            ORDER BY ` + along + ` FETCH FIRST ($10) ROWS WITH TIES
+        ) AS k
+        WHERE ` + access.Admitted + ` AND ` + openThread + `
+        ORDER BY ` + order + ` LIMIT $10`
+}
+
+// repliesOf is the statement for some replies k: which of them the reader may see and has asked for, and, as far as their bytes are
+// below $11, the events. A thread is in one channel, since ingest takes no reply to what is in another: whether it may be
+// read, and is in the channel asked for, is found out by one of its replies. So a thread that may not be read costs the same, however long it is.
+func repliesOf(some, order string) string {
+	return strings.NewReplacer("@community", "$1", "@keys", "$2").Replace(access.ReaderCTE + `
+SELECT k.created_at, k.id, k.raw IS NOT NULL, CASE WHEN k.before < $11 THEN k.raw END
+FROM (
+    SELECT k.created_at, k.id, e.raw,
+        coalesce(sum(octet_length(e.raw)) OVER (ORDER BY ` + order + ` ROWS UNBOUNDED PRECEDING) - octet_length(e.raw), 0) AS before
+    FROM (` + some + `
+    ) AS k
+    LEFT JOIN LATERAL (
+        SELECT e.raw FROM (
             SELECT e.created_at, e.id, e.pubkey, e.kind, e.channel_id, e.raw FROM ingest.events e
             WHERE e.community_id = @community AND e.created_at = k.created_at AND e.id = k.id
                 AND (e.expires_at IS NULL OR e.expires_at > $4)
                 AND ($5::int[] IS NULL OR e.kind = ANY ($5::int[])) OFFSET 0
         ) AS e
-        WHERE ` + access.Admitted + ` AND ` + openThread + ` AND k.community_id = @community AND k.root_id = $3 AND k.depth <= $6 AND ` + behind + `
-            AND ` + access.ReadableEvent + ` AND ` + access.Present + ` AND ` + access.Party + `
-        ORDER BY ` + byKey + ` LIMIT $10
-    ) AS e
-) AS w
-WHERE before < $11
+        WHERE ` + access.ReadableEvent + ` AND ` + access.Present + ` AND ` + access.Party + ` OFFSET 0
+    ) AS e ON true
+) AS k
 ORDER BY ` + order)
 }
 
@@ -171,8 +215,8 @@ const openThread = `EXISTS (
             ) AS ch
             WHERE ` + access.ReadableChannel + ` OFFSET 0)`
 
-// statement returns the page's statement, which reads one reply more than the limit to see whether there is one.
-func (p *Page) statement(r access.Reader) (sql string, args []any) {
+// statement returns what looks at some replies of the page, and gives so many bytes of them.
+func (p *Page) statement(r access.Reader, look, bytes int) (sql string, args []any) {
 	keys := make([][]byte, len(r.Keys))
 	for i := range r.Keys {
 		keys[i] = r.Keys[i][:]
@@ -181,42 +225,75 @@ func (p *Page) statement(r access.Reader) (sql string, args []any) {
 	for _, k := range p.Kinds {
 		kinds = append(kinds, int32(k))
 	}
-	sql, at := oldest, p.AfterCreatedAt
-	if p.Newest {
+	at := p.AfterCreatedAt
+	switch shallow := p.Depth < maxDepth; {
+	case p.Newest && shallow:
+		sql = newestShallow
+	case p.Newest:
 		sql = newest
-		if len(p.AfterID) == 0 {
-			at = math.MaxInt64
-		}
+	case shallow:
+		sql = oldestShallow
+	default:
+		sql = oldest
+	}
+	if p.Newest && len(p.AfterID) == 0 {
+		at = math.MaxInt64
 	}
 	return sql, []any{
 		int64(r.Community), keys, p.Root[:], r.Now, kinds, int64(min(p.Depth, math.MaxInt16)),
-		at, append([]byte{}, p.AfterID...), p.Channel, int64(p.Limit + 1), int64(pageBytes),
+		at, append([]byte{}, p.AfterID...), p.Channel, int64(look), int64(bytes),
 	}
+}
+
+// candidate is a reply that was looked at.
+type candidate struct {
+	CreatedAt int64
+	ID        []byte
+	// Seen is set when it belongs to the page; Raw is nil when it does not, or when too many bytes came before.
+	Seen bool
+	Raw  []byte
+}
+
+// look looks at the next replies, at most so many.
+func (p *Page) look(ctx context.Context, conn *pgx.Conn, r access.Reader, most, bytes int) ([]candidate, error) {
+	sql, args := p.statement(r, most, bytes)
+	rows, err := conn.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, fmt.Errorf("read replies: %w", err)
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[candidate])
+	if err != nil {
+		return nil, fmt.Errorf("read replies: %w", err)
+	}
+	return found, nil
 }
 
 // Replies returns a page of the replies of a thread, raw, at most 6 MiB and one reply, and whether there are others behind it.
 func (s *Store) Replies(ctx context.Context, r access.Reader, page Page) (raws [][]byte, more bool, err error) {
-	sql, args := page.statement(r)
 	err = s.readBulk(ctx, func(ctx context.Context, conn *pgx.Conn, _ session) error {
 		raws, more = nil, false
-		rows, err := conn.Query(ctx, sql, args...)
-		if err != nil {
-			return fmt.Errorf("read replies: %w", err)
-		}
-		var raw []byte
-		var total int
-		_, err = pgx.ForEachRow(rows, []any{&raw, &total}, func() error {
-			if len(raws) < page.Limit {
-				raws = append(raws, raw)
+		rest, left := page, pageBytes
+		for most := page.Limit + 1; ; most = min(2*most, maxLook) {
+			found, err := rest.look(ctx, conn, r, most, left)
+			if err != nil {
+				return err
 			}
-			raw = nil
-			return nil
-		})
-		if err != nil {
-			return fmt.Errorf("read replies: %w", err)
+			for _, c := range found {
+				if !c.Seen {
+					continue
+				}
+				if len(raws) == page.Limit || c.Raw == nil {
+					more = true
+					return nil
+				}
+				raws, left = append(raws, c.Raw), left-len(c.Raw)
+			}
+			if len(found) < most {
+				return nil
+			}
+			last := found[len(found)-1]
+			rest.AfterCreatedAt, rest.AfterID = last.CreatedAt, last.ID
 		}
-		more = total > len(raws)
-		return nil
 	})
 	return raws, more, err
 }
