@@ -6,12 +6,14 @@ import (
 	"go/parser"
 	"go/token"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+
+	"github.com/apiary-relay/apiary/pkg/testkit/pgtest"
 )
 
 // statements returns every constant of this package whose name begins with sql.
@@ -66,102 +68,42 @@ func TestStatements(t *testing.T) {
 	}
 }
 
-// TestPlans checks that no hot statement reads a table from end to end, however large it is.
-func TestPlans(t *testing.T) {
-	f := newFixture(t)
-	for name, args := range map[string]string{
-		"sqlMembers":            `ARRAY[1]::bigint[], ARRAY['\x01']::bytea[]`,
-		"sqlChannels":           `ARRAY[1]::bigint[], ARRAY['a']::text[]`,
-		"sqlChannelMembers":     `ARRAY[1]::bigint[], ARRAY['a']::text[], ARRAY['\x01']::bytea[]`,
-		"sqlTombstones":         `ARRAY[1]::bigint[], ARRAY['\x01']::bytea[], ARRAY['\x01']::bytea[]`,
-		"sqlAddressTombstones":  `ARRAY[1]::bigint[], ARRAY[1]::integer[], ARRAY['\x01']::bytea[], ARRAY['\x01']::bytea[], ARRAY[1]::bigint[]`,
-		"sqlLockAddresses":      `ARRAY[1]::bigint[], ARRAY[1]::integer[], ARRAY['\x01']::bytea[], ARRAY['\x01']::bytea[]`,
-		"sqlVersions":           `ARRAY[1]::bigint[], ARRAY[1]::integer[], ARRAY['\x01']::bytea[], ARRAY['\x01']::bytea[]`,
-		"sqlTargets":            `ARRAY[1]::bigint[], ARRAY['\x01']::bytea[], ARRAY['\x01']::bytea[], 1`,
-		"sqlTargetVersions":     `ARRAY[1]::bigint[], ARRAY[1]::integer[], ARRAY['\x01']::bytea[], ARRAY['\x01']::bytea[], 1, 1`,
-		"sqlEraseEvents":        `ARRAY[1]::bigint[], ARRAY[1]::bigint[], ARRAY['\x01']::bytea[]`,
-		"sqlEraseIDs":           `ARRAY[1]::bigint[], ARRAY['\x01']::bytea[]`,
-		"sqlEraseTags":          `ARRAY[1]::bigint[], ARRAY['e']::text[], ARRAY['\x01']::bytea[], ARRAY[1]::bigint[], ARRAY['\x01']::bytea[]`,
-		"sqlEraseAddresses":     `ARRAY[1]::bigint[], ARRAY[1]::integer[], ARRAY['\x01']::bytea[], ARRAY['\x01']::bytea[], ARRAY['\x01']::bytea[]`,
-		"sqlReadTargets":        `ARRAY[1]::bigint[], ARRAY['\x01']::bytea[], ARRAY['\x01']::bytea[], ARRAY['\x01']::bytea[], ARRAY['\x01']::bytea[], ARRAY['\x01']::bytea[]`,
-		"sqlThreads":            `ARRAY[1]::bigint[], ARRAY['\x01']::bytea[], 1`,
-		"sqlMade":               `1, '\x01'::bytea, ARRAY['stream'], 1, 1`,
-		"sqlEraseReplies":       `ARRAY[1]::bigint[], ARRAY['\x01']::bytea[], 1`,
-		"sqlEraseReplyCounts":   `ARRAY[1]::bigint[], ARRAY['\x01']::bytea[]`,
-		"sqlLockWithTargets":    `ARRAY[1]::bigint[], ARRAY[true], ARRAY[1]::bigint[], ARRAY['\x01']::bytea[]`,
-		"sqlDeletedFrom":        `1, '\x01'::bytea, ARRAY['\x01']::bytea[], ARRAY[1]::integer[], ARRAY['\x01']::bytea[]`,
-		"sqlEraseReactions":     `ARRAY[1]::bigint[], ARRAY['\x01']::bytea[], ARRAY['\x01']::bytea[], ARRAY['\x01']::bytea[], ARRAY['\x01']::bytea[]`,
-		"sqlMoveAddresses":      `ARRAY[1]::bigint[], ARRAY[1]::integer[], ARRAY['\x01']::bytea[], ARRAY['\x01']::bytea[], ARRAY[1]::bigint[], ARRAY['\x01']::bytea[]`,
-		"sqlDeleteRows":         `ARRAY[1]::bigint[]`,
-		"sqlRefusedKinds":       `ARRAY[1]::bigint[], ARRAY[1]::integer[]`,
-		"sqlBannedPubKeys":      `ARRAY[1]::bigint[], ARRAY['\x01']::bytea[]`,
-		"sqlBannedEvents":       `ARRAY[1]::bigint[], ARRAY['\x01']::bytea[]`,
-		"sqlVanished":           `ARRAY[1]::bigint[], ARRAY['\x01']::bytea[], ARRAY[1]::bigint[]`,
-		"sqlHosts":              `ARRAY['a']::text[]`,
-		"sqlVanishingEvents":    `1, '\x01'::bytea, 1, 1`,
-		"sqlVanishingWraps":     `1, '\x01'::bytea, 1, 1`,
-		"sqlEvent":              `1, '\x01'::bytea`,
-		"sqlForget":             `now(), 1`,
-		"sqlForgetCommands":     `now(), 1`,
-		"sqlForgetActions":      `now(), 1, 1`,
-		"sqlForgetInvites":      `now(), 1`,
-		"sqlProcessed":          `ARRAY[1]::bigint[], ARRAY['\x01']::bytea[]`,
-		"sqlSignedVersions":     `ARRAY[1]::bigint[], ARRAY[1]::integer[], ARRAY['\x01']::bytea[], ARRAY['\x01']::bytea[]`,
-		"sqlClaim":              `1, '\x01'::bytea, '\x02'::bytea`,
-		"sqlReferenced":         `ARRAY[1]::bigint[], ARRAY['a']::text[], ARRAY['\x01']::bytea[], ARRAY['\x02']::bytea[], ARRAY[4]::integer[]`,
-		"sqlChannelInvite":      `1, 1, '\x01'::bytea`,
-		"sqlChannelEvent":       `1, '\x01'::bytea, 1, '\x02'::bytea`,
-		"sqlChannelEvents":      `1, 1, 1`,
-		"sqlLastWritten":        `1, 1`,
-		"sqlStanding":           `1, 1, '\x01'::bytea, '\x02'::bytea`,
-		"sqlLeaveChannels":      `1, ARRAY['\x01']::bytea[], 1`,
-		"sqlChannelMembersDue":  `1`,
-		"sqlRostersDue":         `1`,
-		"sqlConversation":       `1, '\x01'::bytea`,
-		"sqlHideConversation":   `1, 'a', '\x01'::bytea, true`,
-		"sqlHidden":             `1, '\x01'::bytea, 1`,
-		"sqlForgetHidden":       `1, '\x01'::bytea, 1`,
-		"sqlRemindCommunities":  `1, 1`,
-		"sqlDueReminders":       `1, 1, 1, 1, 1`,
-		"sqlCancelReminders":    `ARRAY[1]::bigint[], ARRAY[1]::bigint[], ARRAY['\x01']::bytea[]`,
-		"sqlTimedOut":           `ARRAY[1]::bigint[], ARRAY['\x01']::bytea[]`,
-		"sqlOwners":             `ARRAY[1]::bigint[], ARRAY['\x01']::bytea[]`,
-		"sqlNewcomer":           `1, '\x01'::bytea`,
-		"sqlAgency":             `1, '\x01'::bytea, '\x02'::bytea, now(), 1`,
-		"sqlAgentsOf":           `1, '\x01'::bytea`,
-		"sqlEndedAttestations":  `1`,
-		"sqlEndAttestations":    `1, 1`,
-		"sqlChannelsDue":        `1`,
-		"sqlChannelsQuiet":      `now(), 1`,
-		"sqlDeletedChannels":    `now()`,
-		"sqlOldRows":            `1, 1, 1`,
-		"sqlExpiredCommunities": `1, 1`,
-		"sqlExpired":            `1, 1, 1`,
-	} {
-		text, ok := statements(t)[name]
-		require.True(t, ok, name)
-		f.requireNoSeqScan(name, text, args)
-	}
+// whole are statements that read a table from end to end, as they are meant to.
+var whole = map[string]string{
+	// Of everybody who asked to vanish it is found out whether something is left; they are few.
+	"sqlUnfinishedVanished": "Seq Scan vanished",
 }
 
-// requireNoSeqScan explains the statement as the planner has it once tables have grown: without sequential
-// scans where there is another way.
-func (f *fixture) requireNoSeqScan(name, text, args string) {
-	f.t.Helper()
-	tx, err := f.admin.Begin(f.t.Context())
-	require.NoError(f.t, err)
-	defer tx.Rollback(context.WithoutCancel(f.t.Context()))
-	_, err = tx.Exec(f.t.Context(), `SET LOCAL enable_seqscan = off; SET LOCAL plan_cache_mode = force_generic_plan`)
-	require.NoError(f.t, err)
-	_, err = tx.Exec(f.t.Context(), "PREPARE p AS "+text)
-	require.NoError(f.t, err, name)
-	rows, err := tx.Query(f.t.Context(), "EXPLAIN EXECUTE p("+args+")", pgx.QueryExecModeSimpleProtocol)
-	require.NoError(f.t, err, name)
-	plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	require.NoError(f.t, err, name)
-	for _, line := range plan {
-		require.NotContains(f.t, line, "Seq Scan", "%s: %s", name, line)
+// utility says of a statement that Postgres does not plan it.
+func utility(text string) bool {
+	verb, _, _ := strings.Cut(strings.TrimSpace(text), " ")
+	return slices.Contains([]string{"BEGIN", "COMMIT", "ROLLBACK", "SET"}, verb)
+}
+
+// TestPlans checks that no statement reads a table from end to end, however large it is, as the planner has it once tables have
+// grown: without sequential scans where there is another way. A statement that was added is among them.
+func TestPlans(t *testing.T) {
+	f := newFixture(t)
+	tx, err := f.admin.Begin(t.Context())
+	require.NoError(t, err)
+	defer tx.Rollback(context.WithoutCancel(t.Context()))
+	_, err = tx.Exec(t.Context(), `SET LOCAL enable_seqscan = off; SET LOCAL plan_cache_mode = force_generic_plan`)
+	require.NoError(t, err)
+	for name, text := range statements(t) {
+		if utility(text) {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			var read []string
+			for _, scan := range pgtest.Scans(t, tx, text) {
+				if scan.Node == "Seq Scan" {
+					read = append(read, scan.String())
+				}
+			}
+			require.Equal(t, whole[name], strings.Join(read, ", "))
+		})
 	}
-	_, err = tx.Exec(f.t.Context(), "DEALLOCATE p") // outlives the transaction otherwise
-	require.NoError(f.t, err)
+	for name := range whole {
+		require.Contains(t, statements(t), name)
+	}
 }
