@@ -206,3 +206,54 @@ func TestLargeSubscriptionsAreAttachedAFewAtATime(t *testing.T) {
 		c.eose("large")
 	}
 }
+
+// A large subscription holds its places until its node has answered. A node that says nothing is left, and then the large
+// ones of other nodes, which had to wait for those places, are attached as well.
+func TestASilentNodeHoldsLargeSubscriptionsBackUntilItIsLeft(t *testing.T) {
+	w := newWorld(t, fanouts(2), with(func(c *gateway.Config) { c.AttachTimeout = patience }))
+	w.linked()
+	c := w.login(openHost, "bob")
+	channels := [2]string{} // one that each node serves
+	for i := 0; channels[0] == "" || channels[1] == ""; i++ {
+		channel := fmt.Sprintf("channel-%d", i)
+		c.send(fmt.Sprintf(`["REQ","%s",{"limit":0,"#h":["%s"]}]`, channel, channel))
+		c.eose(channel)
+		node, _ := w.subscribed()
+		channels[node] = channel
+	}
+	silent, other := w.fanouts[0], w.fanouts[1]
+	large := func(values int, channel string) string {
+		return fmt.Sprintf(`["REQ","large",{"limit":0,"#h":["%s"],"authors":[%s]}]`, channel, list(values, "%064x"))
+	}
+	silent.answer(func(*link, *fanoutv1.Subscribe) bool { return true })
+	silent.link(t).bus(false)
+	attackers := []*client{w.login(openHost, "alice"), w.login(openHost, "carol")}
+	for _, a := range attackers {
+		a.send(large(4500, channels[0]))
+		take(t, silent.subscribed)
+	}
+	c.send(large(600, channels[1]))
+	c.send(`["REQ","small",{"limit":0,"#h":["` + channels[1] + `"]}]`)
+	c.eose("small")
+	require.Empty(t, take(t, other.subscribed).GetFilters()[0].GetAuthors(), "who asks for little waits for nobody")
+	require.Empty(t, other.subscribed, "all places are taken")
+
+	silent.link(t).hush()
+	c.eose("large")
+	for _, a := range attackers {
+		a.eose("large")
+	}
+}
+
+// Without another node nobody waits for longer than attach-timeout, neither for a place nor for the node.
+func TestLargeSubscriptionsWaitNoLongerThanTheTimeout(t *testing.T) {
+	w := newWorld(t, with(func(c *gateway.Config) { c.AttachTimeout = time.Second }))
+	w.fanouts[0].answer(func(*link, *fanoutv1.Subscribe) bool { return true })
+	clients := []*client{w.login(openHost, "alice"), w.login(openHost, "carol"), w.login(openHost, "bob")}
+	for _, c := range clients {
+		c.send(`["REQ","large",{"limit":0,"authors":[` + list(4500, "%064x") + `]}]`)
+	}
+	for _, c := range clients {
+		c.expect(wire.LabelClosed)
+	}
+}
