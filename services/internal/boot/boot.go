@@ -210,6 +210,7 @@ func group(ctx context.Context, cfg Config, env *Env, server *admin.Server, serv
 	})
 	g.Add("admin", server)
 	g.Add("checks", env.Health, "admin")
+	g.Add("garbage", newGarbage())
 	g.Add(env.Name, service, "admin")
 	return g
 }

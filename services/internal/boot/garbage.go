@@ -1,0 +1,91 @@
+package boot
+
+import (
+	"context"
+	"os"
+	"runtime/debug"
+	"runtime/metrics"
+	"time"
+)
+
+// How much garbage may pile up before it is collected, in percent of what is in use. Go's own 100 is a compromise: a calm
+// gateway holds as much memory for garbage that nobody makes as for its connections, and a small heap under load is
+// collected many times a second.
+const (
+	calmPercent     = 30
+	busyPercent     = 100 // at least
+	mostBusyPercent = 400
+	// busyRoom is for how many bytes there is room while a process is busy, within the percents.
+	busyRoom = 128 << 20
+	// busyCycles is after how many collections between two looks a process is busy, and calmLooks after how many looks without
+	// any it is calm.
+	busyCycles = 2
+	calmLooks  = 3
+	lookEvery  = time.Second
+)
+
+// garbage trades memory for processor time while there is much to do, and gives it back afterwards. GOMEMLIMIT holds
+// nevertheless.
+type garbage struct {
+	look func() heap
+	set  func(percent int)
+
+	percent int
+	cycles  uint64
+	quiet   int // looks without a collection
+}
+
+// heap is the collector's state: collections so far that nobody has asked for, and bytes that the last one found in use.
+type heap struct{ cycles, live uint64 }
+
+func newGarbage() *garbage {
+	samples := []metrics.Sample{{Name: "/gc/cycles/automatic:gc-cycles"}, {Name: "/gc/heap/live:bytes"}}
+	return &garbage{
+		look: func() heap {
+			metrics.Read(samples)
+			return heap{samples[0].Value.Uint64(), samples[1].Value.Uint64()}
+		},
+		set: func(percent int) { debug.SetGCPercent(percent) },
+	}
+}
+
+// Run adapts until ctx is done. It implements lifecycle.Service. Whoever sets GOGC decides instead.
+func (g *garbage) Run(ctx context.Context, ready func()) error {
+	ready()
+	if os.Getenv("GOGC") != "" {
+		<-ctx.Done()
+		return nil
+	}
+	g.cycles = g.look().cycles
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			g.adapt(g.look())
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// adapt sets the percent if it has to change by more than a tenth, since each change stops the world for a moment.
+func (g *garbage) adapt(h heap) {
+	since := h.cycles - g.cycles
+	g.cycles = h.cycles
+	g.quiet++
+	if since > 0 {
+		g.quiet = 0
+	}
+	percent := g.percent
+	switch {
+	case since >= busyCycles:
+		percent = min(max(busyRoom*100/int(max(h.live, 1)), busyPercent), mostBusyPercent)
+	case g.quiet >= calmLooks:
+		percent = calmPercent
+	}
+	if 10*max(percent-g.percent, g.percent-percent) > g.percent {
+		g.percent = percent
+		g.set(percent)
+	}
+}

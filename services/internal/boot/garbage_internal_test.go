@@ -1,0 +1,74 @@
+package boot
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestGarbage(t *testing.T) {
+	t.Parallel()
+	const mb = 1 << 20
+	steps := []struct {
+		what    string
+		cycles  uint64 // since the look before
+		live    uint64
+		percent int // set now; 0: left alone
+	}{
+		{"nothing is known yet", 0, 10 * mb, 0},
+		{"a collection is no load", 1, 10 * mb, 0},
+		{"a small heap under load", 5, 64 * mb, 200},
+		{"load goes on", 2, 65 * mb, 0},
+		{"a tiny heap", 3, 1, mostBusyPercent},
+		{"a large heap", 2, 1 << 40, busyPercent},
+		{"less load", 1, 100 * mb, 0},
+		{"quiet", 0, 100 * mb, 0},
+		{"quiet", 0, 100 * mb, 0},
+		{"quiet for long", 0, 100 * mb, calmPercent},
+		{"quiet", 0, 100 * mb, 0},
+		{"a collection now and then", 1, 100 * mb, 0},
+		{"load again", 2, 128 * mb, 100},
+		{"quiet, broken off", 0, 100 * mb, 0},
+		{"quiet, broken off", 0, 100 * mb, 0},
+		{"quiet, broken off", 1, 100 * mb, 0},
+		{"quiet", 0, 100 * mb, 0},
+	}
+	set := 0
+	g := &garbage{set: func(percent int) { set = percent }}
+	total := uint64(0)
+	for _, s := range steps {
+		set, total = 0, total+s.cycles
+		g.adapt(heap{total, s.live})
+		require.Equal(t, s.percent, set, s.what)
+	}
+}
+
+func TestGarbageIsGivenBack(t *testing.T) {
+	for _, gogc := range []string{"", "50"} {
+		t.Setenv("GOGC", gogc)
+		synctest.Test(t, func(t *testing.T) {
+			g := newGarbage()
+			ctx, cancel := context.WithTimeout(t.Context(), calmLooks*lookEvery+lookEvery/2)
+			defer cancel()
+			var set []int
+			g.look = func() heap { return heap{} }
+			g.set = func(percent int) { set = append(set, percent) }
+			ready := false
+			require.NoError(t, g.Run(ctx, func() { ready = true }))
+			require.True(t, ready)
+			if gogc == "" {
+				require.Equal(t, []int{calmPercent}, set)
+			} else {
+				require.Empty(t, set, "the operator has decided")
+			}
+		})
+	}
+}
+
+func TestGarbageKnowsTheCollector(t *testing.T) {
+	t.Parallel()
+	before := newGarbage().look() // a metric that is not known panics
+	require.GreaterOrEqual(t, newGarbage().look().cycles, before.cycles)
+}
