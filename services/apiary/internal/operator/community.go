@@ -62,11 +62,11 @@ func (d *Directory) Transfer(ctx context.Context, host, to, from string) error {
 	case err != nil:
 		return explainWhole("transfer "+host, err)
 	case !response.GetTransferred():
-		return d.say("%x owns %s already; nothing was changed", request.GetNewOwner(), host)
+		return d.say("%x owns %s already; nothing was changed", request.GetNewOwner(), canonical(host))
 	case len(response.GetPreviousOwner()) == 0:
-		return d.say("%x owns %s now; nobody did before", request.GetNewOwner(), host)
+		return d.say("%x owns %s now; nobody did before", request.GetNewOwner(), canonical(host))
 	}
-	return d.say("%x owns %s now; %x is a member", request.GetNewOwner(), host, response.GetPreviousOwner())
+	return d.say("%x owns %s now; %x is a member", request.GetNewOwner(), canonical(host), response.GetPreviousOwner())
 }
 
 // Delete has everything of an archived community removed, or says how far that is: requestID names the deletion.
@@ -83,11 +83,11 @@ func (d *Directory) Delete(ctx context.Context, host, owner, requestID string) e
 	}
 	switch response.GetStage() {
 	case ingestv1.DeletionStage_DELETION_STAGE_DELETED:
-		return d.say("%s is deleted (%d rows); its hosts stay taken until they are released", host, response.GetRemoved())
+		return d.say("%s is deleted (%d rows); its hosts stay taken until they are released", canonical(host), response.GetRemoved())
 	case ingestv1.DeletionStage_DELETION_STAGE_DRAINING:
-		return d.say("%s is being deleted (%d rows so far)", host, response.GetRemoved())
+		return d.say("%s is being deleted (%d rows so far)", canonical(host), response.GetRemoved())
 	default:
-		return d.say("%s will be deleted; the same command says how far that is", host)
+		return d.say("%s will be deleted; the same command says how far that is", canonical(host))
 	}
 }
 
