@@ -11,7 +11,9 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"sync/atomic"
+	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -301,8 +303,9 @@ func (h *hostile) attack(ctx context.Context, server *server, round int) (map[st
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, "nice", "-n", "19", self, "attack", string(order)) //nolint:gosec // ourselves
+	cmd := exec.CommandContext(ctx, "nice", "-n", strconv.Itoa(attackNice), self, "attack", string(order)) //nolint:gosec // ourselves
 	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	answer, err := cmd.Output()
 	if err != nil {
 		return nil, fmt.Errorf("attack: %w", err)
@@ -311,8 +314,14 @@ func (h *hostile) attack(ctx context.Context, server *server, round int) (map[st
 	return tallies, json.Unmarshal(answer, &tallies)
 }
 
+// attackNice is the priority of the attackers' process: what they compute is not to keep the relays from the processor.
+const attackNice = 19
+
 // runAttack is the process of the attackers: it carries out the order and prints what was done.
 func runAttack(ctx context.Context, order string, out io.Writer) error {
+	// Of processes in different sessions some systems compare the priorities of the sessions alone (sched(7), autogroup). On
+	// others there is no such file.
+	_ = os.WriteFile("/proc/self/autogroup", []byte(strconv.Itoa(attackNice)), 0)
 	var cfg attack.Config
 	if err := json.Unmarshal([]byte(order), &cfg); err != nil {
 		return err

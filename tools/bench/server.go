@@ -69,7 +69,9 @@ func startServerOn(ctx context.Context, core int, binary string, flags ...string
 	binary, flags = pinned(core, binary, flags)
 	s.cmd = exec.Command(binary, flags...) //nolint:gosec,noctx // our own binary, stopped in stop
 	s.cmd.Stdout, s.cmd.Stderr = &s.log, &s.log
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// A session of its own, as a service has: where the system shares its processor among sessions (sched(7), autogroup), a server
+	// is not to pay for what others take that were started from here, such as clients.
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := s.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", binary, err)
 	}
