@@ -21,6 +21,7 @@ import (
 	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
 	"github.com/apiary-relay/apiary/services/gateway/internal/admit"
 	"github.com/apiary-relay/apiary/services/gateway/internal/bridge"
+	"github.com/apiary-relay/apiary/services/gateway/internal/conn"
 	"github.com/apiary-relay/apiary/services/gateway/internal/cork"
 	"github.com/apiary-relay/apiary/services/gateway/internal/edge"
 	"github.com/apiary-relay/apiary/services/gateway/internal/hub"
@@ -182,6 +183,13 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 	}
 	listener := cork.Listen(tcp, s.cfg.WriteTimeout, limit)
 
+	poller, err := conn.NewPoller()
+	if err != nil {
+		return errors.Join(fmt.Errorf("wait for clients: %w", err), listener.Close())
+	}
+	at := s.edge
+	at.Conn.Poller = poller
+
 	// What connections use outlives them: it stops only after the last one has left.
 	inner, stopInner := context.WithCancel(context.WithoutCancel(ctx))
 	var below sync.WaitGroup
@@ -192,7 +200,7 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 	below.Go(func() { s.heed(inner) })
 
 	sampled := telemetry.Sampled(s.log, time.Second)
-	handler := edge.NewHandler(inner, s.edge, sampled, s.metrics,
+	handler := edge.NewHandler(inner, at, sampled, s.metrics,
 		s.directory, s.conns, s.sessions, s.bridge, s.told)
 	server := &http.Server{
 		Handler:        fault.Handler(sampled, handler),
@@ -220,6 +228,7 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 	handler.Wait()
 	stopInner()
 	below.Wait()
+	_ = poller.Close() // nobody waits there any more
 	if err != nil {
 		return fmt.Errorf("serve clients: %w", err)
 	}

@@ -32,6 +32,7 @@ func (c *Conn) Kill() {
 func (c *Conn) hangUp() {
 	_ = c.net.Close() // it may be closed already
 	c.end()
+	c.cfg.Poller.rouse(c)
 }
 
 func (c *Conn) shut(cl *closing) {
@@ -55,6 +56,7 @@ func (c *Conn) carryOut(cl *closing) {
 	c.net.Part()
 	if cl.code != 0 {
 		c.source.part()
+		c.cfg.Poller.rouse(c)
 		_ = c.ws.Close(cl.code, cl.reason) // the connection is closed whatever becomes of it
 	}
 	c.hangUp()

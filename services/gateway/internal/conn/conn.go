@@ -35,6 +35,8 @@ type Config struct {
 	SlowStrikes int
 	// SlowInterval is the time between two looks at a full queue.
 	SlowInterval time.Duration
+	// Poller waits for peers that are silent; it may be nil.
+	Poller *Poller
 	// CloseTimeout bounds a close, from the wish to the end of the TCP connection.
 	CloseTimeout time.Duration
 }
@@ -64,6 +66,7 @@ type Conn struct {
 
 	source  source // of what ws reads
 	within  bool   // a message has begun; of the reading goroutine
+	wait    wait
 	queue   queue
 	handler Handler
 	ended   func()

@@ -3,8 +3,8 @@
 // answers go to the connection under it. The package knows frames and bounds; it knows nothing of Nostr, RPC or subscriptions.
 //
 // Goroutines. One goroutine at a time reads: it works, on the stack and with the buffers that this needs, and calls the
-// Handler's Message and TooBig; or it rests, for a client that is silent, on the smallest stack there is and without a
-// buffer. Each starts the other in its place. Between messages it waits outside the library, which it enters only when there
+// Handler's Message and TooBig. For a client that is silent a Poller waits, on one goroutine for all connections; where there
+// is none, one that rests, on the smallest stack there is and without a buffer. Between messages it waits outside the library, which it enters only when there
 // is something to read, and leaves when all frames that have come are read. A flushing goroutine exists only while there is
 // something to write or a close to carry out, for which it sends the reading one away; it calls the Handler's Room. Timers
 // (heartbeat, strikes, the last resort of a close) run on goroutines of the runtime and only take the queue's lock.

@@ -39,8 +39,20 @@ func putBuffer(b *[]byte) {
 // begin is the first of a connection that reads.
 func (c *Conn) begin() { c.work(c.source.await()) }
 
-// rest waits for a peer that is silent. It does nothing else, so that the goroutines of idle connections, which are
-// most of all connections, keep the smallest stack there is; what comes is handled by another one.
+// settle waits for a peer that is silent, which most are, without a goroutine if it can.
+func (c *Conn) settle() {
+	if !c.cfg.Poller.seat(c) {
+		go c.rest()
+		return
+	}
+	// Who ends the wait may have come before it had begun.
+	if c.source.parting.Load() || c.ctx.Err() != nil {
+		c.cfg.Poller.rouse(c)
+	}
+}
+
+// rest waits for a peer that is silent, or takes what has come since. It does nothing else, so that such a goroutine keeps the
+// smallest stack there is; what comes is handled by another one.
 func (c *Conn) rest() {
 	taken, err := 0, c.source.enter()
 	if err == nil {
@@ -61,7 +73,7 @@ func (c *Conn) work(taken int, err error) {
 		}
 	}
 	if errors.Is(err, errQuiet) {
-		go c.rest()
+		c.settle()
 		return
 	}
 	c.finish(err)

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/metric/noop"
 
+	"github.com/apiary-relay/apiary/services/gateway/internal/conn"
 	"github.com/apiary-relay/apiary/services/gateway/internal/cork"
 	"github.com/apiary-relay/apiary/services/gateway/internal/metrics"
 )
@@ -255,15 +256,31 @@ func TestAnAnswerIsFoundWhileAMessageIsWorkedOn(t *testing.T) {
 	})
 }
 
-// What a silent connection takes over TCP: no buffer, and the smallest stack there is.
+// What a silent connection takes over TCP: no buffer, and no goroutine if there is a poller, else the smallest stack there is.
 func TestASilentConnectionTakesLittle(t *testing.T) {
-	const conns, most = 500, 9 << 10 // bytes each, with the client's half; 6,150 are needed, more with -race
+	t.Run("polled", func(t *testing.T) {
+		poller := newPoller(t)
+		takesLittle(t, poller, 5<<10, poller.Len)
+	})
+	t.Run("by itself", func(t *testing.T) {
+		takesLittle(t, nil, 9<<10, func() int {
+			all := make([]byte, 8<<20)
+			return bytes.Count(all[:runtime.Stack(all, true)], []byte("conn.(*Conn).rest("))
+		})
+	})
+}
+
+// takesLittle fails if connections that wait take more bytes each, with the client's half.
+func takesLittle(t *testing.T, poller *conn.Poller, most uint64, resting func() int) {
+	t.Helper()
+	const conns = 500
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()
 	m, err := metrics.New(noop.NewMeterProvider().Meter(""))
 	require.NoError(t, err)
 	cfg := config()
+	cfg.Poller = poller
 	corked := cork.Listen(l, time.Minute, 0)
 	h := &handler{messages: make(chan string, 1)}
 	used := func() uint64 {
@@ -290,12 +307,8 @@ func TestASilentConnectionTakesLittle(t *testing.T) {
 		_, err = clients[i].Write(frame(0x80|opPong, ""))
 		require.NoError(t, err)
 	}
-	resting := func() int {
-		all := make([]byte, 8<<20)
-		return bytes.Count(all[:runtime.Stack(all, true)], []byte("conn.(*Conn).rest("))
-	}
 	require.Eventually(t, func() bool { return resting() == conns }, time.Minute, 100*time.Millisecond, "connections do not come to rest")
-	require.Less(t, (used()-before)/conns, uint64(most))
+	require.Less(t, (used()-before)/conns, most)
 	_, err = clients[0].Write(frame(0x81, "again"))
 	require.NoError(t, err)
 	require.Equal(t, "true again", <-h.messages)

@@ -40,6 +40,12 @@ type source struct {
 	failed     atomic.Bool // the socket is at its end
 }
 
+// wait is how a Poller knows a connection; guarded by its mu.
+type wait struct {
+	number uint64 // of the last wait
+	known  bool   // the system has the descriptor in its list
+}
+
 // begin makes the library's buffer. behind is what the client has sent right behind its handshake, at most
 // cork.BufferSize; it is copied.
 func (s *source) begin(behind []byte) {

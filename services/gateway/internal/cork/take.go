@@ -27,7 +27,7 @@ func Release(b *[]byte) {
 // none. While it waits there is no buffer, so that a silent connection costs none, and the stack is shallow. What it
 // reads is not metered: the caller says Pace. Only the reader may call it.
 func (c *Conn) Take() (*[]byte, error) {
-	if raw, ok := c.raw(); ok {
+	if raw, ok := c.Raw(); ok && rawReads {
 		t := taking{}
 		if err := raw.Read(t.try); err != nil {
 			return nil, err // nothing was read
@@ -44,10 +44,10 @@ func (c *Conn) Take() (*[]byte, error) {
 	return b, nil
 }
 
-// raw is the way past the buffer that a Read needs while it waits. A pipe in memory has none.
-func (c *Conn) raw() (syscall.RawConn, bool) {
+// Raw is the socket itself, past the buffer that a Read needs while it waits. A pipe in memory has none.
+func (c *Conn) Raw() (syscall.RawConn, bool) {
 	sys, ok := c.Conn.(*net.TCPConn)
-	if !ok || !rawReads {
+	if !ok {
 		return nil, false
 	}
 	raw, err := sys.SyscallConn()
