@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"sync"
 	"time"
 
 	"github.com/coder/websocket"
@@ -20,21 +19,6 @@ const grace = 2 * time.Second
 
 // errTooBig ends the reading of a message that exceeds the limit.
 var errTooBig = errors.New("message too big")
-
-// maxPooled is the largest message buffer that goes back to the pool; a few huge messages must not
-// leave every pooled buffer huge.
-const maxPooled = 64 << 10
-
-var bufferPool = sync.Pool{New: func() any { b := make([]byte, 0, 2*cork.BufferSize); return &b }}
-
-func getBuffer() *[]byte { return bufferPool.Get().(*[]byte) }
-
-func putBuffer(b *[]byte) {
-	if cap(*b) <= maxPooled {
-		*b = (*b)[:0]
-		bufferPool.Put(b)
-	}
-}
 
 // begin is the first of a connection that reads.
 func (c *Conn) begin() { c.work(c.source.await()) }
@@ -109,43 +93,38 @@ func (c *Conn) read() error {
 		c.within = false
 		return nil
 	}
-	buf := getBuffer()
-	defer putBuffer(buf)
-	err = c.readLimited(r, buf)
+	msg := newMessage()
+	defer msg.release()
+	err = c.readLimited(r, &msg)
 	c.within = false
 	switch {
 	case err == nil:
-		c.handler.Message(typ == websocket.MessageText, *buf)
+		c.handler.Message(typ == websocket.MessageText, msg.bytes())
 	case errors.Is(err, errTooBig):
 		// The rest of the message is still on the wire. The closing handshake reads past it, so it has the reading side
 		// to itself now.
-		c.handler.TooBig(*buf)
+		c.handler.TooBig(msg.bytes())
 		c.Close(websocket.StatusMessageTooBig, "frame too large", metrics.OutcomeTooBig)
 		return errLeft
 	}
 	return err
 }
 
-// readLimited reads one message to its end into buf, growing it as needed. When there are more bytes than the limit it
-// stops at errTooBig with one more than that.
-func (c *Conn) readLimited(r io.Reader, buf *[]byte) error {
+// readLimited reads one message to its end into msg. When there are more bytes than the limit it stops at errTooBig with one
+// more than that.
+func (c *Conn) readLimited(r io.Reader, msg *message) error {
 	limit := c.cfg.FrameLimit
-	b := (*buf)[:0]
-	defer func() { *buf = b }()
 	c.net.Charge(frameCost)
 	for ended := false; ; {
-		if len(b) == cap(b) {
-			b = append(b, 0)[:len(b)]
-		}
-		part := b[len(b):min(cap(b), limit+1)]
+		part := msg.room(limit + 1)
 		n, err := r.Read(part)
 		if n > 0 && ended {
 			c.net.Charge(frameCost) // this is the next fragment
 		}
 		ended = n < len(part)
-		b = b[:len(b)+n]
+		msg.add(n)
 		switch {
-		case len(b) > limit:
+		case len(msg.bytes()) > limit:
 			return errTooBig
 		case errors.Is(err, io.EOF):
 			return nil

@@ -2,6 +2,7 @@ package conn_test
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -91,6 +92,32 @@ func TestMessagesOfAnyShape(t *testing.T) {
 		for _, w := range want {
 			require.Equal(t, w, <-h.messages)
 		}
+	})
+}
+
+// Whatever the sizes of messages before it, of buffers that are used again, a message is whole, up to the limit.
+func TestMessagesOfAnySize(t *testing.T) {
+	const limit = 3 << 20
+	sizes := []int{0, limit, limit - 1}
+	for size := 4 << 10; size < limit; size *= 2 {
+		sizes = append(sizes, size-1, size, size+1)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		cfg := config()
+		cfg.FrameLimit = limit
+		p := serve(t, cfg, &handler{})
+		for range 2 {
+			rand.Shuffle(len(sizes), func(i, j int) { sizes[i], sizes[j] = sizes[j], sizes[i] })
+			for i, size := range sizes {
+				body := strings.Repeat(string(rune('a'+i%26)), size)
+				p.send(frame(0x81, body))
+				require.Equal(t, "true "+body, <-p.h.messages)
+			}
+		}
+		go p.send(frame(0x81, strings.Repeat("x", limit+1)))
+		require.Equal(t, fmt.Sprint("too big ", limit+1), <-p.h.messages)
+		require.Equal(t, 1009, p.closeCode())
+		p.write(opClose, "\x03\xf1")
 	})
 }
 
