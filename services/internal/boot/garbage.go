@@ -12,7 +12,7 @@ import (
 // gateway holds as much memory for garbage that nobody makes as for its connections, and a small heap under load is
 // collected many times a second.
 const (
-	calmPercent     = 30
+	calmPercent     = 20
 	busyPercent     = 100 // at least
 	mostBusyPercent = 400
 	// busyRoom is for how many bytes there is room while a process is busy, within the percents.

@@ -66,6 +66,7 @@ type Conn struct {
 
 	source  source // of what ws reads
 	within  bool   // a message has begun; of the reading goroutine
+	heard   bool   // what was read last is a message; likewise
 	wait    wait
 	queue   queue
 	handler Handler

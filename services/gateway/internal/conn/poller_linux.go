@@ -19,10 +19,20 @@ type Poller struct {
 	raw  syscall.RawConn
 	done chan struct{} // closed when the goroutine has ended
 
-	mu      sync.Mutex
-	last    uint64           // guarded by mu; the number of the last wait
-	waiting map[uint64]*Conn // guarded by mu; nil once the goroutine ends
+	mu    sync.Mutex
+	over  bool     // guarded by mu; the goroutine ends
+	seats []seat   // guarded by mu
+	free  []uint32 // guarded by mu; of seats
 }
+
+// seat is where a connection waits. The number of a wait is that of the seat, in its low half, and how often it was taken.
+type seat struct {
+	guest guest // nil: it is free
+	taken uint32
+}
+
+// guest is a connection that waits; rest has it go on, on the goroutine that calls it.
+type guest interface{ rest() }
 
 // NewPoller returns a poller, to be closed when no connection uses it any more. The error is that the system has no descriptor
 // or no memory left.
@@ -35,7 +45,7 @@ func NewPoller() (*Poller, error) {
 	if err := syscall.SetNonblock(fd, true); err != nil {
 		return nil, errors.Join(fmt.Errorf("make an epoll instance: %w", err), syscall.Close(fd))
 	}
-	p := &Poller{file: os.NewFile(uintptr(fd), "epoll"), done: make(chan struct{}), waiting: make(map[uint64]*Conn)}
+	p := &Poller{file: os.NewFile(uintptr(fd), "epoll"), done: make(chan struct{})}
 	if p.raw, err = p.file.SyscallConn(); err != nil {
 		return nil, errors.Join(err, p.file.Close())
 	}
@@ -76,31 +86,33 @@ func (p *Poller) run() {
 		}
 	})
 	p.mu.Lock()
-	all := p.waiting
-	p.waiting = nil
-	p.mu.Unlock()
-	for _, c := range all {
-		go c.rest()
+	defer p.mu.Unlock()
+	p.over = true
+	for _, s := range p.seats {
+		if s.guest != nil {
+			go s.guest.rest()
+		}
 	}
+	p.seats, p.free = nil, nil
 }
 
 // An event carries the number of a wait in the eight bytes that are the caller's.
 func interest(number uint64) syscall.EpollEvent {
 	return syscall.EpollEvent{
 		Events: syscall.EPOLLIN | syscall.EPOLLONESHOT,
-		Fd:     int32(uint32(number)), Pad: int32(uint32(number >> 32)), //nolint:gosec // its two halves
+		Fd:     int32(uint32(number)), Pad: int32(uint32(number >> 32)),
 	}
 }
 
 func number(e *syscall.EpollEvent) uint64 {
-	return uint64(uint32(e.Fd)) | uint64(uint32(e.Pad))<<32 //nolint:gosec // the halves of a number
+	return uint64(uint32(e.Fd)) | uint64(uint32(e.Pad))<<32
 }
 
 // Len is how many connections wait.
 func (p *Poller) Len() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.waiting)
+	return len(p.seats) - len(p.free)
 }
 
 // seat makes c wait, of which no goroutine reads then, until the peer says something or rouse is called: rest goes on after
@@ -114,14 +126,12 @@ func (p *Poller) seat(c *Conn) bool {
 		return false
 	}
 	p.mu.Lock()
-	if p.waiting == nil {
+	if p.over {
 		p.mu.Unlock()
 		return false
 	}
-	p.last++
-	c.wait.number = p.last
-	p.waiting[p.last] = c
-	how, ev := syscall.EPOLL_CTL_ADD, interest(p.last)
+	c.wait.number = p.place(c)
+	how, ev := syscall.EPOLL_CTL_ADD, interest(c.wait.number)
 	if c.wait.known {
 		how = syscall.EPOLL_CTL_MOD
 	}
@@ -140,10 +150,37 @@ func (p *Poller) seat(c *Conn) bool {
 	return !p.take(c) // if somebody else has taken it, rest has been called
 }
 
+// place gives g a free seat and returns the number of the wait. Called with mu held.
+func (p *Poller) place(g guest) uint64 {
+	if len(p.free) == 0 {
+		p.free = append(p.free, uint32(len(p.seats)))
+		p.seats = append(p.seats, seat{})
+	}
+	i := p.free[len(p.free)-1]
+	p.free = p.free[:len(p.free)-1]
+	s := &p.seats[i]
+	s.guest, s.taken = g, s.taken+1
+	return uint64(s.taken)<<32 | uint64(i)
+}
+
+// leave ends the wait with the number and returns who has waited, nil if it was over before. Called with mu held.
+func (p *Poller) leave(number uint64) guest {
+	i := uint32(number)
+	if uint64(i) >= uint64(len(p.seats)) || uint64(p.seats[i].taken) != number>>32 {
+		return nil
+	}
+	g := p.seats[i].guest
+	if g != nil {
+		p.seats[i].guest = nil
+		p.free = append(p.free, i)
+	}
+	return g
+}
+
 // rouse ends the wait of c, if it waits: rest finds out why.
 func (p *Poller) rouse(c *Conn) {
 	if p != nil && p.take(c) {
-		go c.rest()
+		go guest(c).rest()
 	}
 }
 
@@ -151,20 +188,14 @@ func (p *Poller) rouse(c *Conn) {
 func (p *Poller) take(c *Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.waiting[c.wait.number] != c {
-		return false
-	}
-	delete(p.waiting, c.wait.number)
-	return true
+	return p.leave(c.wait.number) == c
 }
 
 // wake ends the wait with the number, if there is one.
 func (p *Poller) wake(number uint64) {
 	p.mu.Lock()
-	c := p.waiting[number]
-	delete(p.waiting, number)
-	p.mu.Unlock()
-	if c != nil {
-		go c.rest()
+	defer p.mu.Unlock()
+	if g := p.leave(number); g != nil {
+		go g.rest()
 	}
 }

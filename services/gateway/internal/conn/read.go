@@ -21,7 +21,7 @@ const grace = 2 * time.Second
 var errTooBig = errors.New("message too big")
 
 // begin is the first of a connection that reads.
-func (c *Conn) begin() { c.work(c.source.await()) }
+func (c *Conn) begin() { c.work(c.source.await(grace)) }
 
 // settle waits for a peer that is silent, which most are, without a goroutine if it can.
 func (c *Conn) settle() {
@@ -50,10 +50,15 @@ func (c *Conn) rest() {
 func (c *Conn) work(taken int, err error) {
 	for err == nil {
 		c.net.Pace(taken)
+		c.heard = false
 		if err = c.read(); err == nil {
 			// A peer that sends without reading its answers is not read either.
 			c.awaitControl()
-			taken, err = c.source.await()
+			patience := time.Duration(0) // a pong is no sign that something follows
+			if c.heard {
+				patience = grace
+			}
+			taken, err = c.source.await(patience)
 		}
 	}
 	if errors.Is(err, errQuiet) {
@@ -85,6 +90,7 @@ func (c *Conn) read() error {
 	if err != nil {
 		return err
 	}
+	c.heard = true
 	c.within = true // until the message is read; an error is the end of reading
 	if c.queue.closing() != nil {
 		if _, err := io.Copy(io.Discard, r); err != nil {

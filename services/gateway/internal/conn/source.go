@@ -94,15 +94,19 @@ func (s *source) leave(b *[]byte, err error) (taken int, _ error) {
 	return 0, err
 }
 
-// await returns once something is unread, or with errQuiet after the grace, and says how much was taken off the socket for
-// it, which the caller paces. It holds no buffer while it waits.
-func (s *source) await() (taken int, err error) {
+// await returns once something is unread, or with errQuiet after the grace, if there is any, and says how much was taken off
+// the socket for it, which the caller paces. It holds no buffer while it waits.
+func (s *source) await(grace time.Duration) (taken int, err error) {
 	if err := s.enter(); err != nil {
 		return 0, err
 	}
 	if s.buffer != nil || s.library.Buffered() > 0 {
 		s.turn.Unlock()
 		return 0, nil
+	}
+	if grace <= 0 {
+		s.turn.Unlock()
+		return 0, errQuiet
 	}
 	// The deadline is left behind, and lifted by who meets it: most do not.
 	if err := s.SetReadDeadline(time.Now().Add(grace)); err != nil || s.parting.Load() { // part has set its own before

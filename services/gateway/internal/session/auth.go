@@ -30,16 +30,25 @@ func newChallenge() string {
 }
 
 // startAuthTimer closes the connection if nobody authenticates in time.
-func (s *Session) startAuthTimer() (stop func()) {
+func (s *Session) startAuthTimer() {
 	if s.srv.cfg.AuthTimeout <= 0 {
-		return func() {}
+		return
 	}
-	t := time.AfterFunc(s.srv.cfg.AuthTimeout, func() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.auth.timer = time.AfterFunc(s.srv.cfg.AuthTimeout, func() {
 		if s.Principal() == nil && len(s.guests()) == 0 {
 			s.conn.Close(websocket.StatusPolicyViolation, "auth-required: no answer to the challenge", metrics.OutcomeAuth)
 		}
 	})
-	return func() { t.Stop() }
+}
+
+// stopAuthTimer is called when somebody has authenticated, or nobody can any more. Called with mu held.
+func (s *Session) stopAuthTimer() {
+	if s.auth.timer != nil {
+		s.auth.timer.Stop()
+		s.auth.timer = nil // and its memory
+	}
 }
 
 // authenticate handles AUTH. Several keys may authenticate one after the other; subscriptions keep the
@@ -78,7 +87,9 @@ func (s *Session) authenticate(f *wire.Frame) {
 		return
 	}
 	attestation, mark := attested(ev), s.srv.Told.Now()
-	owner, err := s.srv.AdmitAttested(s.ctx, *s.community, s.client, ev.PubKey, attestation)
+	// Not in a context that the connection would know, since it would keep the room for it as long as it lives: an answer that
+	// nobody waits for comes soon.
+	owner, err := s.srv.AdmitAttested(context.WithoutCancel(s.ctx), *s.community, s.client, ev.PubKey, attestation)
 	if err != nil {
 		if attestation == nil && s.community.hasGuests(err) { // agents come with their owner, not with an invite code
 			s.auth.asked++

@@ -62,6 +62,7 @@ func (s *Session) admit(key, owner nostr.PubKey) {
 	s.owned(key, owner)
 	s.auth.guests = slices.DeleteFunc(s.auth.guests, func(k nostr.PubKey) bool { return k == key })
 	keys := s.Principal().GetPubkeys()
+	s.stopAuthTimer()
 	if !slices.ContainsFunc(keys, func(k []byte) bool { return string(k) == string(key[:]) }) {
 		// A copy: the principal is never changed.
 		s.auth.principal.Store(&commonv1.Principal{Pubkeys: append(slices.Clip(keys), bytes.Clone(key[:]))})

@@ -63,12 +63,11 @@ func (srv *Server) Start(
 	s.Rehost(community.Hosts)
 	s.auth.challenge = newChallenge()
 	s.conn.Control(cork.Build(80, func(b []byte) []byte { return wire.AppendAuth(b, s.auth.challenge) }))
-	stopAuth := s.startAuthTimer()
+	s.startAuthTimer()
 	if !join(s) {
 		s.Restart()
 	}
 	s.conn.Start(s, func() {
-		stopAuth()
 		s.end()
 		ended(s)
 	})
@@ -96,6 +95,7 @@ func (s *Session) leaveLocked() {
 		return
 	}
 	s.left = true
+	s.stopAuthTimer()
 	for _, key := range s.Principal().GetPubkeys() {
 		s.srv.Roster.Leave(s.community.ID, nostr.PubKey(key))
 	}
@@ -310,6 +310,7 @@ type authState struct {
 	// changed, with Session.mu held.
 	agents atomic.Pointer[map[nostr.PubKey]nostr.PubKey]
 	guests []nostr.PubKey // guarded by Session.mu
+	timer  *time.Timer    // guarded by Session.mu; of the first authentication, nil without one or after it
 	asked  int            // how often a guest was asked about; only the read loop touches it
 	failed bool           // only the read loop touches it
 }
