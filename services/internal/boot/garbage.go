@@ -29,6 +29,8 @@ const (
 type garbage struct {
 	look func() heap
 	set  func(percent int)
+	// free gives the system what is not in use. By itself the runtime does that little by little, after the percents.
+	free func()
 
 	percent int
 	cycles  uint64
@@ -45,7 +47,8 @@ func newGarbage() *garbage {
 			metrics.Read(samples)
 			return heap{samples[0].Value.Uint64(), samples[1].Value.Uint64()}
 		},
-		set: func(percent int) { debug.SetGCPercent(percent) },
+		set:  func(percent int) { debug.SetGCPercent(percent) },
+		free: debug.FreeOSMemory,
 	}
 }
 
@@ -87,5 +90,8 @@ func (g *garbage) adapt(h heap) {
 	if 10*max(percent-g.percent, g.percent-percent) > g.percent {
 		g.percent = percent
 		g.set(percent)
+		if percent == calmPercent {
+			g.free()
+		}
 	}
 }

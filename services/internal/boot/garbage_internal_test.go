@@ -35,13 +35,14 @@ func TestGarbage(t *testing.T) {
 		{"quiet, broken off", 1, 100 * mb, 0},
 		{"quiet", 0, 100 * mb, 0},
 	}
-	set := 0
-	g := &garbage{set: func(percent int) { set = percent }}
+	set, freed := 0, false
+	g := &garbage{set: func(percent int) { set = percent }, free: func() { freed = true }}
 	total := uint64(0)
 	for _, s := range steps {
-		set, total = 0, total+s.cycles
+		set, freed, total = 0, false, total+s.cycles
 		g.adapt(heap{total, s.live})
 		require.Equal(t, s.percent, set, s.what)
+		require.Equal(t, s.percent == calmPercent, freed, s.what)
 	}
 }
 
@@ -55,6 +56,7 @@ func TestGarbageIsGivenBack(t *testing.T) {
 			var set []int
 			g.look = func() heap { return heap{} }
 			g.set = func(percent int) { set = append(set, percent) }
+			g.free = func() {}
 			ready := false
 			require.NoError(t, g.Run(ctx, func() { ready = true }))
 			require.True(t, ready)
