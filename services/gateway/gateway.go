@@ -184,8 +184,8 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 	listener := cork.Listen(tcp, s.cfg.WriteTimeout, limit)
 
 	poller, err := conn.NewPoller()
-	if err != nil {
-		return errors.Join(fmt.Errorf("wait for clients: %w", err), listener.Close())
+	if err != nil { // there is another way to wait, which takes more memory
+		s.log.LogAttrs(ctx, slog.LevelWarn, "no polling of silent clients", slog.Any(telemetry.KeyError, err))
 	}
 	at := s.edge
 	at.Conn.Poller = poller

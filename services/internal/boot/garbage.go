@@ -21,7 +21,9 @@ const (
 	// any it is calm.
 	busyCycles = 2
 	calmLooks  = 3
-	lookEvery  = time.Second
+	// freeLooks is after how many looks the system is given again what is not in use, at the earliest.
+	freeLooks = 15
+	lookEvery = time.Second
 )
 
 // garbage trades memory for processor time while there is much to do, and gives it back afterwards. GOMEMLIMIT holds
@@ -34,7 +36,9 @@ type garbage struct {
 
 	percent int
 	cycles  uint64
-	quiet   int // looks without a collection
+	quiet   int  // looks without a collection
+	used    bool // more may be held than is in use: there was load since free
+	kept    int  // looks since free
 }
 
 // heap is the collector's state: collections so far that nobody has asked for, and bytes that the last one found in use.
@@ -77,6 +81,7 @@ func (g *garbage) adapt(h heap) {
 	since := h.cycles - g.cycles
 	g.cycles = h.cycles
 	g.quiet++
+	g.kept++
 	if since > 0 {
 		g.quiet = 0
 	}
@@ -90,8 +95,10 @@ func (g *garbage) adapt(h heap) {
 	if 10*max(percent-g.percent, g.percent-percent) > g.percent {
 		g.percent = percent
 		g.set(percent)
-		if percent == calmPercent {
-			g.free()
-		}
+		g.used = true
+	}
+	if g.used && percent == calmPercent && g.quiet >= calmLooks && g.kept >= freeLooks {
+		g.used, g.kept = false, 0
+		g.free()
 	}
 }

@@ -35,18 +35,49 @@ func TestGarbage(t *testing.T) {
 		{"quiet, broken off", 1, 100 * mb, 0},
 		{"quiet", 0, 100 * mb, 0},
 	}
-	set, freed := 0, false
-	g := &garbage{set: func(percent int) { set = percent }, free: func() { freed = true }}
+	set := 0
+	g := &garbage{set: func(percent int) { set = percent }, free: func() {}}
 	total := uint64(0)
 	for _, s := range steps {
-		set, freed, total = 0, false, total+s.cycles
+		set, total = 0, total+s.cycles
 		g.adapt(heap{total, s.live})
 		require.Equal(t, s.percent, set, s.what)
-		require.Equal(t, s.percent == calmPercent, freed, s.what)
 	}
 }
 
-func TestGarbageIsGivenBack(t *testing.T) {
+// Memory is given back once after each load, when that has been over for a while, and not too often.
+func TestMemoryIsGivenBack(t *testing.T) {
+	t.Parallel()
+	freed := 0
+	g := &garbage{set: func(int) {}, free: func() { freed++ }}
+	total := uint64(0)
+	looks := func(n int, cycles uint64) {
+		for range n {
+			total += cycles
+			g.adapt(heap{total, 1 << 20})
+		}
+	}
+	looks(freeLooks-1, 0)
+	require.Zero(t, freed)
+	looks(freeLooks, 0)
+	require.Equal(t, 1, freed, "a process that has begun")
+	looks(10*freeLooks, 0)
+	require.Equal(t, 1, freed, "there was no load")
+	looks(1, busyCycles)
+	looks(calmLooks-1, 0)
+	require.Equal(t, 1, freed, "it may go on")
+	looks(1, 0)
+	require.Equal(t, 2, freed, "after a load")
+	looks(1, busyCycles)
+	looks(freeLooks-2, 0)
+	require.Equal(t, 2, freed, "that is too often")
+	looks(1, 0)
+	require.Equal(t, 3, freed)
+	looks(2*freeLooks, busyCycles)
+	require.Equal(t, 3, freed, "there is load")
+}
+
+func TestGarbageIsAdapted(t *testing.T) {
 	for _, gogc := range []string{"", "50"} {
 		t.Setenv("GOGC", gogc)
 		synctest.Test(t, func(t *testing.T) {

@@ -26,7 +26,9 @@ func Accept(
 	ctx context.Context, cfg *Config, nc *cork.Conn, m *metrics.Metrics, w http.ResponseWriter, r *http.Request,
 ) (*Conn, error) {
 	c := &Conn{cfg: cfg, net: nc, m: m}
-	c.source.Conn = nc
+	c.source.Conn, c.source.owner = nc, c
+	// Not a child that its parent would know: connections end by themselves.
+	c.ctx, c.end = context.WithCancel(context.WithoutCancel(ctx))
 	ws, err := websocket.Accept(lean{w, &c.source}, r, &websocket.AcceptOptions{
 		InsecureSkipVerify: true, // clients come from any origin; NIP-42 binds their answer to the host
 		CompressionMode:    websocket.CompressionDisabled,
@@ -34,13 +36,12 @@ func Accept(
 		OnPongReceived:     c.onPong,
 	})
 	if err != nil {
+		c.end()
 		c.source.release()
 		return nil, err
 	}
 	ws.SetReadLimit(-1) // we enforce the limit ourselves, to be able to answer first
 	c.ws = ws
-	// Not a child that its parent would know: connections end by themselves.
-	c.ctx, c.end = context.WithCancel(context.WithoutCancel(ctx))
 	c.queue.ctl = budget{maxFrames: cfg.ControlFrames, maxBytes: cfg.ControlBytes}
 	c.queue.data = budget{maxFrames: cfg.QueueFrames, maxBytes: cfg.QueueBytes, pressure: cfg.Pressure}
 	nc.BeginFrames()

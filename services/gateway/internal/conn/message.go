@@ -19,7 +19,7 @@ var messagePools [keptSizes]sync.Pool
 // message is what of a message has been read. Its memory is lent: at most twice as much as has been read, or the least.
 type message struct {
 	buffer *[]byte
-	size   int // the buffer has room for leastMessage<<size bytes
+	size   int // the buffer has room for leastMessage<<size bytes, and one
 }
 
 func newMessage() message {
@@ -36,7 +36,7 @@ func (m *message) take() {
 			return
 		}
 	}
-	b := make([]byte, 0, leastMessage<<m.size)
+	b := make([]byte, 0, leastMessage<<m.size+1) // and one more, to see that a message of that size has ended
 	m.buffer = &b
 }
 

@@ -147,7 +147,13 @@ func (p *Poller) seat(c *Conn) bool {
 	if cmp.Or(err, enrol) == nil {
 		return true
 	}
-	return !p.take(c) // if somebody else has taken it, rest has been called
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.leave(c.wait.number) == nil {
+		return true // somebody else has ended the wait, and rest has been called
+	}
+	c.wait.known = false
+	return false
 }
 
 // place gives g a free seat and returns the number of the wait. Called with mu held.
@@ -179,16 +185,14 @@ func (p *Poller) leave(number uint64) guest {
 
 // rouse ends the wait of c, if it waits: rest finds out why.
 func (p *Poller) rouse(c *Conn) {
-	if p != nil && p.take(c) {
-		go guest(c).rest()
+	if p == nil {
+		return
 	}
-}
-
-// take ends the wait of c. It reports whether c was waiting, and then the caller has it read.
-func (p *Poller) take(c *Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.leave(c.wait.number) == c
+	if g := p.leave(c.wait.number); g != nil {
+		go g.rest()
+	}
 }
 
 // wake ends the wait with the number, if there is one.

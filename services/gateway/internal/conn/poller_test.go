@@ -85,6 +85,7 @@ func TestWhatEndsAWait(t *testing.T) {
 			p.conn.Abort(websocket.StatusPolicyViolation, "", metrics.OutcomePolicy)
 			answered(p, 1008)
 		}, metrics.OutcomePolicy},
+		"the library closes the socket": {func(p *peer) { require.NoError(t, p.conn.CloseSocket()) }, metrics.OutcomePeer},
 		"a kill": {func(p *peer) {
 			p.conn.Kill()
 			_, err := p.r.ReadByte()

@@ -29,6 +29,7 @@ var (
 // for what the reading goroutine does outside the library.
 type source struct {
 	*cork.Conn
+	owner   *Conn
 	library *bufio.Reader // the library's buffer over this
 
 	turn    sync.Mutex
@@ -121,6 +122,12 @@ func (s *source) part() {
 	_ = s.SetReadDeadline(time.Unix(1, 0)) // an error means that the connection is closed, which ends a wait as well
 	s.turn.Lock()
 	defer s.turn.Unlock()
+}
+
+// Close implements net.Conn for the library, which closes what it has no hope for: nobody else would tell who waits for it.
+func (s *source) Close() error {
+	s.owner.hangUp()
+	return nil
 }
 
 // between says that the library has read a control frame to its end and that no message has begun. It is called under the

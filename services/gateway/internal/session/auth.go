@@ -87,9 +87,7 @@ func (s *Session) authenticate(f *wire.Frame) {
 		return
 	}
 	attestation, mark := attested(ev), s.srv.Told.Now()
-	// Not in a context that the connection would know, since it would keep the room for it as long as it lives: an answer that
-	// nobody waits for comes soon.
-	owner, err := s.srv.AdmitAttested(context.WithoutCancel(s.ctx), *s.community, s.client, ev.PubKey, attestation)
+	owner, err := s.admitAttested(ev.PubKey, attestation)
 	if err != nil {
 		if attestation == nil && s.community.hasGuests(err) { // agents come with their owner, not with an invite code
 			s.auth.asked++
@@ -109,6 +107,14 @@ func (s *Session) authenticate(f *wire.Frame) {
 	s.admit(ev.PubKey, owner)
 	s.DoubtSince(mark)
 	s.ok(f.EventID, fault.Accepted, "")
+}
+
+// admitAttested is Server.AdmitAttested, in the time of one call: it does not end with the connection, which would keep the room
+// for a context of its own as long as it lives.
+func (s *Session) admitAttested(key nostr.PubKey, attestation *auth.Attestation) (owner nostr.PubKey, err error) {
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(s.ctx), s.srv.cfg.CallTimeout, fault.New(fault.Overloaded, ""))
+	defer cancel()
+	return s.srv.AdmitAttested(ctx, *s.community, s.client, key, attestation)
 }
 
 // DoubtSince has the session looked at again if something was told of its community since a mark (package told): it may
