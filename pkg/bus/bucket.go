@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"time"
 
@@ -52,6 +53,14 @@ func (b *Bus) EnsureBucket(ctx context.Context, opts BucketOptions) error {
 // are those of PublishAsync; a bucket that is full refuses.
 func (b *Bus) PutKey(ctx context.Context, bucket, key string, value []byte) (*Future, error) {
 	return b.publish(ctx, &nats.Msg{Subject: bucketSubject(bucket, key), Data: value, Header: nats.Header{}})
+}
+
+// PutKeyAfter is PutKey if the key's last entry, or the mark that it was deleted, has a revision; 0: if there is neither. Otherwise
+// the Future fails with ErrRevision, and nothing is written.
+func (b *Bus) PutKeyAfter(ctx context.Context, bucket, key string, value []byte, revision uint64) (*Future, error) {
+	return b.publish(ctx, &nats.Msg{Subject: bucketSubject(bucket, key), Data: value, Header: nats.Header{
+		jetstream.ExpectedLastSubjSeqHeader: []string{strconv.FormatUint(revision, 10)},
+	}})
 }
 
 // DeleteKey is PutKey for the mark that a key is deleted.

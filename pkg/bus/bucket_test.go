@@ -66,6 +66,37 @@ func next[T any](t *testing.T, from <-chan T) (v T) {
 	return v
 }
 
+func TestAKeyIsWrittenByWhoKnowsItsLastEntry(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t).Connect(t)
+	ensureBucket(t, b, time.Minute)
+	after := func(revision uint64) (uint64, error) {
+		f, err := b.PutKeyAfter(t.Context(), bucket, "a", []byte("x"), revision)
+		require.NoError(t, err)
+		ack, err := f.Wait(t.Context())
+		return ack.Sequence, err
+	}
+	refused := func(revision uint64) {
+		t.Helper()
+		_, err := after(revision)
+		require.ErrorIs(t, err, bus.ErrRevision)
+	}
+	other := put(t, b, "b", []byte("1"))
+	refused(other)
+	first, err := after(0)
+	require.NoError(t, err)
+	refused(0)
+	second, err := after(first)
+	require.NoError(t, err)
+	refused(first)
+	refused(second + 1)
+	mark := put(t, b, "a", nil)
+	refused(second)
+	refused(0)
+	_, err = after(mark)
+	require.NoError(t, err)
+}
+
 func TestFollowTellsTheLastEntriesAndEveryChange(t *testing.T) {
 	t.Parallel()
 	b := bustest.New(t).Connect(t)

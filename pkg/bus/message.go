@@ -14,6 +14,8 @@ var (
 	ErrUnacknowledged = errors.New("bus did not acknowledge in time")
 	// ErrTooLarge says that a payload is larger than the server takes (MaxPayload).
 	ErrTooLarge = errors.New("message is too large for the bus")
+	// ErrRevision says that something else was written to a key than its writer knows of.
+	ErrRevision = errors.New("the key was written meanwhile")
 	// ErrNoStream says that no stream takes this subject, or that the stream is missing.
 	ErrNoStream = errors.New("no such stream")
 	// ErrStop, returned by a handler, ends consumption without an error.

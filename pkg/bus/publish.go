@@ -156,8 +156,17 @@ func translate(err error) error {
 		sentinel = ErrNoStream
 	case errors.Is(err, nats.ErrMaxPayload):
 		sentinel = ErrTooLarge
+	case isWrongRevision(err):
+		sentinel = ErrRevision
 	default:
 		return err
 	}
 	return fmt.Errorf("%w: %w", sentinel, err)
+}
+
+// isWrongRevision reports whether the server has refused a message because of what it was to come after; a stream of several
+// replicas says so in another way.
+func isWrongRevision(err error) bool {
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && (api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant)
 }

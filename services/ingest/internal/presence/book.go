@@ -19,6 +19,9 @@ type book struct {
 	users map[userKey]*user
 	// recorded holds the sessions, least recently recorded first.
 	recorded list.List
+	// marks say what was deleted, by what each was; marked holds them, least recently deleted first.
+	marks  map[place]*list.Element
+	marked list.List
 	// epoch is the bucket's incarnation that entries come from.
 	epoch uint64
 }
@@ -44,6 +47,19 @@ type session struct {
 	at              time.Time
 }
 
+// place is what a record is about.
+type place struct {
+	userKey
+	gateway string
+}
+
+// mark is the mark that a record was deleted, which the bucket keeps as long as a record.
+type mark struct {
+	place
+	epoch, revision uint64
+	at              time.Time
+}
+
 // departure is the end of the last session of somebody who was online. Every replica that follows the bucket gives
 // it the same epoch and revision, and no other departure has them.
 type departure struct {
@@ -51,10 +67,13 @@ type departure struct {
 	epoch, revision uint64
 }
 
-func newBook() *book { return &book{users: make(map[userKey]*user)} }
+func newBook() *book {
+	return &book{users: make(map[userKey]*user), marks: make(map[place]*list.Element)}
+}
 
 // record takes an entry. One that comes again is no newer than it was.
 func (b *book) record(k userKey, gateway string, r *busv1.PresenceRecord, revision uint64, now time.Time) {
+	b.unmark(place{k, gateway})
 	u := b.users[k]
 	if u == nil {
 		u = &user{key: k, sessions: make(map[string]*list.Element)}
@@ -80,7 +99,10 @@ func (b *book) record(k userKey, gateway string, r *busv1.PresenceRecord, revisi
 }
 
 // remove takes the mark that a record was deleted.
-func (b *book) remove(k userKey, gateway string, revision uint64) (departure, bool) {
+func (b *book) remove(k userKey, gateway string, revision uint64, now time.Time) (departure, bool) {
+	p := place{k, gateway}
+	b.unmark(p)
+	b.marks[p] = b.marked.PushBack(&mark{place: p, epoch: b.epoch, revision: revision, at: now})
 	e := b.session(k, gateway)
 	if e == nil {
 		return departure{}, false
@@ -88,8 +110,33 @@ func (b *book) remove(k userKey, gateway string, revision uint64) (departure, bo
 	return b.drop(e, b.epoch, revision)
 }
 
-// expire ends the sessions that were recorded before some time.
+func (b *book) unmark(p place) {
+	if e := b.marks[p]; e != nil {
+		b.marked.Remove(e)
+		delete(b.marks, p)
+	}
+}
+
+// revision is that of the last entry about a key at a gateway in the bucket, or of the mark that it was deleted; 0 if there is
+// neither.
+func (b *book) revision(k userKey, gateway string) uint64 {
+	if e := b.session(k, gateway); e != nil {
+		if s := sessionOf(e); s.epoch == b.epoch {
+			return s.revision
+		}
+	} else if e := b.marks[place{k, gateway}]; e != nil {
+		if m := markOf(e); m.epoch == b.epoch {
+			return m.revision
+		}
+	}
+	return 0
+}
+
+// expire ends the sessions that were recorded before some time, and forgets what was deleted before it.
 func (b *book) expire(before time.Time) []departure {
+	for e := b.marked.Front(); e != nil && markOf(e).at.Before(before); e = b.marked.Front() {
+		b.unmark(markOf(e).place)
+	}
 	var all []departure
 	for e := b.recorded.Front(); e != nil && sessionOf(e).at.Before(before); e = b.recorded.Front() {
 		if d, ok := b.drop(e, sessionOf(e).epoch, sessionOf(e).revision); ok {
@@ -99,10 +146,10 @@ func (b *book) expire(before time.Time) []departure {
 	return all
 }
 
-// hasExpired reports whether expire would end a session.
+// hasExpired reports whether expire would do something.
 func (b *book) hasExpired(before time.Time) bool {
-	e := b.recorded.Front()
-	return e != nil && sessionOf(e).at.Before(before)
+	e, m := b.recorded.Front(), b.marked.Front()
+	return (e != nil && sessionOf(e).at.Before(before)) || (m != nil && markOf(m).at.Before(before))
 }
 
 // drop ends a session because of the entry that epoch and revision name.
@@ -150,4 +197,9 @@ func (b *book) status(k userKey) (status string, announcedAt int64) {
 func sessionOf(e *list.Element) *session {
 	s, _ := e.Value.(*session) // nothing else is in the list
 	return s
+}
+
+func markOf(e *list.Element) *mark {
+	m, _ := e.Value.(*mark) // nothing else is in the list
+	return m
 }

@@ -40,16 +40,40 @@ func TestTheLatestAnnouncementCounts(t *testing.T) {
 	require.Equal(t, "away", statusIn(b, alice))
 	require.Empty(t, statusIn(b, userKey{community: 2, pubkey: alice.pubkey}))
 
-	_, left := b.remove(alice, "b", 5)
+	_, left := b.remove(alice, "b", 5, start)
 	require.False(t, left)
 	require.Equal(t, "away", statusIn(b, alice), "what was said holds while another session does")
-	d, left := b.remove(alice, "a", 6)
+	d, left := b.remove(alice, "a", 6, start)
 	require.True(t, left)
 	require.Equal(t, departure{userKey: alice, revision: 6}, d)
-	_, left = b.remove(alice, "a", 7)
+	_, left = b.remove(alice, "a", 7, start)
 	require.False(t, left, "once")
 	b.record(alice, "c", announced("", 0), 8, start)
 	require.Empty(t, statusIn(b, alice), "what was said has ended with the last session")
+}
+
+func TestTheBookKnowsTheLastRevisionOfEachKey(t *testing.T) {
+	t.Parallel()
+	b := newBook()
+	require.Zero(t, b.revision(alice, "a"))
+	b.record(alice, "a", announced("", 0), 1, start)
+	b.record(alice, "a", announced("online", 10), 2, start)
+	b.record(alice, "b", announced("online", 10), 3, start)
+	require.Equal(t, []uint64{2, 3}, []uint64{b.revision(alice, "a"), b.revision(alice, "b")})
+	b.remove(alice, "a", 4, start)
+	b.remove(alice, "c", 5, start) // of which nobody had heard
+	require.Equal(t, []uint64{4, 3, 5}, []uint64{b.revision(alice, "a"), b.revision(alice, "b"), b.revision(alice, "c")})
+	b.record(alice, "a", announced("", 0), 6, start.Add(time.Minute))
+	require.EqualValues(t, 6, b.revision(alice, "a"))
+
+	require.True(t, b.hasExpired(start.Add(1)))
+	b.expire(start.Add(1))
+	require.Equal(t, []uint64{6, 0, 0}, []uint64{b.revision(alice, "a"), b.revision(alice, "b"), b.revision(alice, "c")})
+	require.Empty(t, b.marks)
+	require.Zero(t, b.marked.Len())
+	b.remove(alice, "c", 7, start)
+	b.epoch = 2 // a bucket that was made anew has neither
+	require.Equal(t, []uint64{0, 0}, []uint64{b.revision(alice, "a"), b.revision(alice, "c")})
 }
 
 func TestTheRelaysWordHoldsForTheStatusOnly(t *testing.T) {
@@ -74,7 +98,7 @@ func TestOnlyWhoWasOnlineLeaves(t *testing.T) {
 	for status, leaves := range map[string]bool{"": false, "offline": false, "online": true, "somewhere": true} {
 		b := newBook()
 		b.record(alice, "a", announced(status, 1), 1, start)
-		_, left := b.remove(alice, "a", 2)
+		_, left := b.remove(alice, "a", 2, start)
 		require.Equal(t, leaves, left, status)
 		require.Empty(t, b.users)
 	}
@@ -109,7 +133,7 @@ func TestReplicasAgree(t *testing.T) {
 			gateway := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "gateway")
 			if rapid.Bool().Draw(t, "deleted") {
 				for b, list := range map[*book]*[]departure{one: &left, other: &otherLeft} {
-					if d, ok := b.remove(k, gateway, i); ok {
+					if d, ok := b.remove(k, gateway, i, start); ok {
 						*list = append(*list, d)
 					}
 				}

@@ -36,6 +36,7 @@ const (
 // Bus is where records are kept and departures are published; *bus.Bus is one.
 type Bus interface {
 	PutKey(ctx context.Context, bucket, key string, value []byte) (*bus.Future, error)
+	PutKeyAfter(ctx context.Context, bucket, key string, value []byte, revision uint64) (*bus.Future, error)
 	DeleteKey(ctx context.Context, bucket, key string) (*bus.Future, error)
 	BucketState(ctx context.Context, bucket string, since time.Time) (bus.State, error)
 	Follow(ctx context.Context, bucket string, f bus.Follower) error
@@ -136,7 +137,7 @@ func (s *Service) take(ctx context.Context, e bus.Entry) {
 	case !e.Deleted:
 		s.book.record(k, gateway, &record, e.Revision, time.Now())
 	default:
-		if d, ok := s.book.remove(k, gateway, e.Revision); ok {
+		if d, ok := s.book.remove(k, gateway, e.Revision, time.Now()); ok {
 			s.leaveLocked(d)
 		}
 	}
@@ -259,6 +260,8 @@ type write struct {
 	key     userKey
 	gateway string
 	record  *busv1.PresenceRecord
+	// after is the revision that the record is written after; nil: after whatever there is.
+	after *uint64
 }
 
 // write writes records, in order, and waits for all of them.
@@ -295,6 +298,9 @@ func (s *Service) begun(ctx context.Context, w write) (*bus.Future, error) {
 	value, err := proto.Marshal(w.record)
 	if err != nil {
 		return nil, err
+	}
+	if w.after != nil {
+		return s.Bus.PutKeyAfter(ctx, subject.BucketPresence, key, value, *w.after)
 	}
 	return s.Bus.PutKey(ctx, subject.BucketPresence, key, value)
 }

@@ -47,8 +47,14 @@ func replica(tb testing.TB, server *bustest.Server, key *nostr.SecretKey) *Servi
 func replicaAt(tb testing.TB, server *bustest.Server, key *nostr.SecretKey, now func() time.Time) *Service {
 	tb.Helper()
 	b := server.Connect(tb)
+	return replicaOn(tb, b, b, key, now)
+}
+
+// replicaOn is replicaAt over a connection, as it shows itself to the replica.
+func replicaOn(tb testing.TB, b *bus.Bus, shown Bus, key *nostr.SecretKey, now func() time.Time) *Service {
+	tb.Helper()
 	s := New(Config{TTL: time.Minute, Partitions: 4}, Deps{
-		Bus: b, Store: stateless{}, Key: key, Now: now, Log: slog.New(slog.DiscardHandler),
+		Bus: shown, Store: stateless{}, Key: key, Now: now, Log: slog.New(slog.DiscardHandler),
 	})
 	ctx, cancel := context.WithCancel(tb.Context())
 	done := make(chan error, 1)
@@ -121,6 +127,40 @@ func TestReplicasAnswerWithEverythingThatWasAcknowledged(t *testing.T) {
 		report(t, one, "G3", true, "alice")
 		report(t, one, "G2", true, "bob")
 		require.Empty(t, ask(t, other, "alice", "bob"))
+	}
+}
+
+// between calls do once, before a report's next record is written.
+type between struct {
+	Bus
+	do func()
+}
+
+func (b *between) PutKeyAfter(ctx context.Context, bucket, key string, value []byte, revision uint64) (*bus.Future, error) {
+	if do := b.do; do != nil {
+		b.do = nil
+		do()
+	}
+	return b.Bus.PutKeyAfter(ctx, bucket, key, value, revision)
+}
+
+// A client announces something as soon as it has come, while the gateway reports that it has: the record of the one does not
+// forget the other, also for those who hear of the last record only.
+func TestAReportForgetsNoAnnouncement(t *testing.T) {
+	t.Parallel()
+	server := bustest.New(t)
+	conn := server.Connect(t)
+	b := &between{Bus: conn}
+	one, other := replicaOn(t, conn, b, nostrtest.Key("relay"), time.Now), replica(t, server, nostrtest.Key("relay"))
+	for _, status := range []string{"online", "away", "online"} {
+		b.do = func() { other.Announce(t.Context(), []*policy.Candidate{announcement("alice", "G1", status)}) }
+		report(t, one, "G1", false, "alice", "bob")
+		require.Nil(t, b.do)
+		require.Equal(t, map[string]string{"alice": status}, ask(t, replica(t, server, nostrtest.Key("relay")), "alice"))
+		if status == "away" { // who comes back after that finds the mark of the deletion
+			report(t, other, "G1", true, "alice")
+			require.Empty(t, ask(t, one, "alice"))
+		}
 	}
 }
 

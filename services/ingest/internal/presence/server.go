@@ -2,10 +2,12 @@ package presence
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/apiary-relay/apiary/pkg/bus"
 	"github.com/apiary-relay/apiary/pkg/bus/subject"
 	"github.com/apiary-relay/apiary/pkg/fault"
 	"github.com/apiary-relay/apiary/pkg/nostr"
@@ -20,6 +22,8 @@ const (
 	// wordSeconds is for how long an event of the relay about somebody is given out, as long as the status stays.
 	// When many clients come back at once they ask about the same users, and a signature costs more than all else.
 	wordSeconds = 5
+	// reportAttempts is how often a report is tried while keys announce something themselves, as those do that have just come.
+	reportAttempts = 4
 )
 
 // ReportSessions records which keys a gateway has connections of.
@@ -37,26 +41,38 @@ func (s *Service) ReportSessions(ctx context.Context, req *ingestv1.ReportSessio
 			return nil, err
 		}
 	}
-	// A record must not forget what the key has announced elsewhere.
-	if err := s.sync(ctx); err != nil {
-		return nil, err
+	for attempt := 1; ; attempt++ {
+		// A record must not forget what the key has announced elsewhere, nor what it announces here at this moment.
+		if err := s.sync(ctx); err != nil {
+			return nil, err
+		}
+		switch err := s.write(ctx, s.records(gateway, keys, req.GetSessions())); {
+		case err == nil:
+			return &ingestv1.ReportSessionsResponse{Ttl: durationpb.New(s.cfg.TTL)}, nil
+		case attempt == reportAttempts || !errors.Is(err, bus.ErrRevision):
+			return nil, fault.Wrap(fault.Overloaded, unknown, err)
+		}
 	}
+}
+
+// records returns what a report of sessions changes in the bucket, as far as that is known.
+func (s *Service) records(gateway string, keys []userKey, sessions []*ingestv1.Session) []write {
 	writes := make([]write, 0, len(keys))
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	for i, k := range keys {
 		switch {
-		case !req.GetSessions()[i].GetGone():
+		case !sessions[i].GetGone():
 			status, at := s.book.status(k)
-			writes = append(writes, write{key: k, gateway: gateway, record: &busv1.PresenceRecord{Status: status, AnnouncedAt: at}})
+			after := s.book.revision(k, gateway)
+			writes = append(writes, write{
+				key: k, gateway: gateway, record: &busv1.PresenceRecord{Status: status, AnnouncedAt: at}, after: &after,
+			})
 		case s.book.session(k, gateway) != nil:
 			writes = append(writes, write{key: k, gateway: gateway})
 		}
 	}
-	s.mu.Unlock()
-	if err := s.write(ctx, writes); err != nil {
-		return nil, fault.Wrap(fault.Overloaded, unknown, err)
-	}
-	return &ingestv1.ReportSessionsResponse{Ttl: durationpb.New(s.cfg.TTL)}, nil
+	return writes
 }
 
 // GetPresence tells who of some keys is online.
