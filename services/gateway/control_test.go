@@ -54,6 +54,11 @@ func (c *control) revoke(t *testing.T, community int64, r *busv1.Revocation) {
 	c.messages <- bus.Msg{Subject: subject.Control(community), Data: data}
 }
 
+// handled returns when the gateway is done with all messages before.
+func (c *control) handled(community int64) {
+	c.messages <- bus.Msg{Subject: subject.Control(community), Data: []byte("nonsense")}
+}
+
 func alive(c *client) {
 	c.send(`["COUNT","alive",{}]`)
 	for c.next().Label != wire.LabelCount { // what was on its way comes first
@@ -73,11 +78,12 @@ func TestRevocations(t *testing.T) {
 	message := &busv1.Revocation{Target: &busv1.Revocation_Pubkey{Pubkey: bob[:]}, AclVersion: 7}
 
 	c.revoke(t, openCommunity, message) // of a ban that was lifted meanwhile
-	c.messages <- bus.Msg{Subject: subject.Control(openCommunity), Data: []byte("nonsense")}
+	c.handled(openCommunity)
 	alive(banned)
 
 	w.search.set(func() { w.search.onAccess = func(k []byte) bool { return string(k) != string(bob[:]) } })
 	c.revoke(t, openCommunity, &busv1.Revocation{Target: &busv1.Revocation_Pubkey{Pubkey: alice[:]}, AclVersion: 7})
+	c.handled(openCommunity)
 	alive(banned) // nobody has said anything about bob
 	c.revoke(t, openCommunity, message)
 	f := banned.expect(wire.LabelClosed)
@@ -113,12 +119,14 @@ func TestArchivedCommunities(t *testing.T) {
 	member.expect(wire.LabelEOSE)
 	message := &busv1.Revocation{Target: &busv1.Revocation_Community{Community: true}, AclVersion: 7}
 	c.revoke(t, openCommunity, message) // of one that was taken back meanwhile
+	c.handled(openCommunity)
 	alive(member)
 	w.search.set(func() {
 		w.search.gone = map[int64]bool{openCommunity: true}
 		delete(w.search.hosts, openHost)
 	})
 	c.revoke(t, closedCommunity, message)
+	c.handled(closedCommunity)
 	alive(elsewhere)
 	c.revoke(t, openCommunity, message)
 	require.Equal(t, "error: this community is not served any more", member.expect(wire.LabelClosed).Message)
@@ -169,6 +177,7 @@ func TestBlockedNetworksLoseTheirSockets(t *testing.T) {
 	one, stranger, elsewhere := w.login(openHost, "bob"), w.dial(openHost), w.login(closedHost, "bob")
 	c.revoke(t, openCommunity, &busv1.Revocation{Target: &busv1.Revocation_Network{Network: "192.0.2.0/24"}})
 	c.revoke(t, openCommunity, &busv1.Revocation{Target: &busv1.Revocation_Network{Network: "everywhere"}})
+	c.handled(openCommunity)
 	alive(one)
 	for _, network := range []string{"127.0.0.0/8", "::1/128"} {
 		c.revoke(t, openCommunity, &busv1.Revocation{Target: &busv1.Revocation_Network{Network: network}})

@@ -9,8 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/apiary-relay/apiary/pkg/bus"
-	"github.com/apiary-relay/apiary/pkg/bus/subject"
 	"github.com/apiary-relay/apiary/pkg/nostr"
 	"github.com/apiary-relay/apiary/pkg/nostr/wire"
 	"github.com/apiary-relay/apiary/pkg/testkit/nostrtest"
@@ -19,11 +17,6 @@ import (
 	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
 	"github.com/apiary-relay/apiary/services/gateway"
 )
-
-// handled returns when the gateway is done with all messages before.
-func (c *control) handled(community int64) {
-	c.messages <- bus.Msg{Subject: subject.Control(community), Data: []byte("nonsense")}
-}
 
 func without(keys ...string) func([]byte) bool {
 	refused := make(map[string]bool, len(keys))
