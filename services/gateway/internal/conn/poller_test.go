@@ -26,6 +26,12 @@ func newPoller(t *testing.T) *conn.Poller {
 	return p
 }
 
+// What a silent connection takes over TCP that waits at a poller: no buffer and no goroutine.
+func TestAPolledConnectionTakesLittle(t *testing.T) {
+	poller := newPoller(t)
+	takesLittle(t, poller, 5<<10, poller.Len)
+}
+
 // waiting connects a client over TCP whose connection waits at the poller.
 func waiting(t *testing.T, poller *conn.Poller) *peer {
 	t.Helper()

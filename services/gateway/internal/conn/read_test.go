@@ -283,17 +283,11 @@ func TestAnAnswerIsFoundWhileAMessageIsWorkedOn(t *testing.T) {
 	})
 }
 
-// What a silent connection takes over TCP: no buffer, and no goroutine if there is a poller, else the smallest stack there is.
+// What a silent connection takes over TCP without a poller: no buffer, and the smallest stack there is.
 func TestASilentConnectionTakesLittle(t *testing.T) {
-	t.Run("polled", func(t *testing.T) {
-		poller := newPoller(t)
-		takesLittle(t, poller, 5<<10, poller.Len)
-	})
-	t.Run("by itself", func(t *testing.T) {
-		takesLittle(t, nil, 9<<10, func() int {
-			all := make([]byte, 8<<20)
-			return bytes.Count(all[:runtime.Stack(all, true)], []byte("conn.(*Conn).rest("))
-		})
+	takesLittle(t, nil, 9<<10, func() int {
+		all := make([]byte, 8<<20)
+		return bytes.Count(all[:runtime.Stack(all, true)], []byte("conn.(*Conn).rest("))
 	})
 }
 

@@ -262,30 +262,38 @@ type write struct {
 	record  *busv1.PresenceRecord
 	// after is the revision that the record is written after; nil: after whatever there is.
 	after *uint64
+	// refused is set by write if that was not the last one.
+	refused bool
 }
 
-// write writes records, in order, and waits for all of them.
+// write writes records, in order, and waits for all of them. If none has failed but some were refused, the error is ErrRevision.
 func (s *Service) write(ctx context.Context, writes []write) error {
-	var errs []error
+	var refused error
 	for len(writes) > 0 {
 		some := writes[:min(len(writes), maxInFlight)]
 		writes = writes[len(some):]
-		futures := make([]*bus.Future, 0, len(some))
-		for _, w := range some {
+		futures := make([]*bus.Future, len(some))
+		var errs []error
+		for i, w := range some {
 			f, err := s.begun(ctx, w)
-			if err != nil {
-				errs = append(errs, err)
+			futures[i], errs = f, append(errs, err)
+		}
+		for i, f := range futures {
+			if f == nil {
 				continue
 			}
-			futures = append(futures, f)
-		}
-		for _, f := range futures {
 			_, err := f.Wait(ctx)
+			if errors.Is(err, bus.ErrRevision) {
+				some[i].refused, refused, err = true, err, nil
+			}
 			errs = append(errs, err)
 		}
 		if err := errors.Join(errs...); err != nil {
 			return fmt.Errorf("write presence records: %w", err)
 		}
+	}
+	if refused != nil {
+		return fmt.Errorf("write presence records: %w", refused)
 	}
 	return nil
 }

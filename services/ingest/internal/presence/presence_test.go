@@ -2,10 +2,13 @@ package presence
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
@@ -162,6 +165,38 @@ func TestAReportForgetsNoAnnouncement(t *testing.T) {
 			require.Empty(t, ask(t, one, "alice"))
 		}
 	}
+}
+
+// TestAReportOfWhatHasEnded has records that end in the bucket before a replica counts them as old, as one does that has read them
+// late: those who are still there are recorded again with what they announced, however many they are.
+func TestAReportOfWhatHasEnded(t *testing.T) {
+	t.Parallel()
+	server := bustest.New(t)
+	b := server.Connect(t)
+	one := replica(t, server, nostrtest.Key("relay"))
+	names := []string{"alice", "bob"}
+	for i := range 3 * maxInFlight {
+		names = append(names, fmt.Sprint("user ", i))
+	}
+	report(t, one, "G1", false, names...)
+	one.Announce(t.Context(), []*policy.Candidate{announcement("alice", "G1", "away")})
+	report(t, one, "G1", true, "bob") // whose mark ends as well
+	require.Equal(t, map[string]string{"alice": "away"}, ask(t, one, names...))
+	conn, err := nats.Connect("", nats.InProcessServer(server))
+	require.NoError(t, err)
+	defer conn.Close()
+	js, err := jetstream.New(conn)
+	require.NoError(t, err)
+	bucket, err := js.Stream(t.Context(), "KV_"+subject.BucketPresence)
+	require.NoError(t, err)
+	require.NoError(t, bucket.Purge(t.Context()))
+	one.Announce(t.Context(), []*policy.Candidate{announcement("carol", "G1", "online")}) // the bucket is not empty
+	report(t, one, "G1", false, append(names, "carol")...)
+	require.Equal(t, map[string]string{"alice": "away", "carol": "online"},
+		ask(t, replica(t, server, nostrtest.Key("relay")), append(names, "carol")...))
+	state, err := b.BucketState(t.Context(), subject.BucketPresence, time.Now())
+	require.NoError(t, err)
+	require.EqualValues(t, len(names)+1, state.Messages)
 }
 
 // A replica that starts knows what others have known: the records say it.

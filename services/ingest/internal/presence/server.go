@@ -35,9 +35,10 @@ func (s *Service) ReportSessions(ctx context.Context, req *ingestv1.ReportSessio
 	if len(req.GetSessions()) > maxSessions {
 		return nil, fault.New(fault.Invalid, fmt.Sprintf("at most %d sessions in a report", maxSessions))
 	}
-	keys := make([]userKey, len(req.GetSessions()))
+	sightings := make([]sighting, len(req.GetSessions()))
 	for i, r := range req.GetSessions() {
-		if keys[i], err = parseKey(r.GetCommunity(), r.GetPubkey()); err != nil {
+		sightings[i].gone = r.GetGone()
+		if sightings[i].key, err = parseKey(r.GetCommunity(), r.GetPubkey()); err != nil {
 			return nil, err
 		}
 	}
@@ -46,30 +47,50 @@ func (s *Service) ReportSessions(ctx context.Context, req *ingestv1.ReportSessio
 		if err := s.sync(ctx); err != nil {
 			return nil, err
 		}
-		switch err := s.write(ctx, s.records(gateway, keys, req.GetSessions())); {
+		writes := s.records(gateway, sightings)
+		switch err := s.write(ctx, writes); {
 		case err == nil:
 			return &ingestv1.ReportSessionsResponse{Ttl: durationpb.New(s.cfg.TTL)}, nil
 		case attempt == reportAttempts || !errors.Is(err, bus.ErrRevision):
 			return nil, fault.Wrap(fault.Overloaded, unknown, err)
 		}
+		sightings = sightings[:0]
+		for _, w := range writes {
+			if w.refused {
+				sightings = append(sightings, sighting{key: w.key, refused: *w.after})
+			}
+		}
 	}
 }
 
+// sighting is what a gateway says of one key.
+type sighting struct {
+	key  userKey
+	gone bool
+	// refused is the revision after which its record was not written, as it was not the last one; 0 for none.
+	refused uint64
+}
+
 // records returns what a report of sessions changes in the bucket, as far as that is known.
-func (s *Service) records(gateway string, keys []userKey, sessions []*ingestv1.Session) []write {
-	writes := make([]write, 0, len(keys))
+func (s *Service) records(gateway string, sightings []sighting) []write {
+	writes := make([]write, 0, len(sightings))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i, k := range keys {
+	for _, r := range sightings {
 		switch {
-		case !sessions[i].GetGone():
-			status, at := s.book.status(k)
-			after := s.book.revision(k, gateway)
+		case !r.gone:
+			status, at := s.book.status(r.key)
+			after := s.book.revision(r.key, gateway)
+			if after == r.refused {
+				// Nothing newer has come, so it has ended in the bucket. Here it is younger, if it was read long after it was
+				// written, and what the key has announced goes on.
+				after = 0
+			}
 			writes = append(writes, write{
-				key: k, gateway: gateway, record: &busv1.PresenceRecord{Status: status, AnnouncedAt: at}, after: &after,
+				key: r.key, gateway: gateway, record: &busv1.PresenceRecord{Status: status, AnnouncedAt: at}, after: &after,
 			})
-		case s.book.session(k, gateway) != nil:
-			writes = append(writes, write{key: k, gateway: gateway})
+		case s.book.session(r.key, gateway) != nil:
+			writes = append(writes, write{key: r.key, gateway: gateway})
 		}
 	}
 	return writes
