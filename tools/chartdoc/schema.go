@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -37,6 +38,8 @@ var (
 	routed    = typed("string", object{"pattern": `^(\*\.)?[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`})
 	secret    = typed("string", object{"pattern": `^([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?$`, "maxLength": 253})
 	owner     = typed("string", object{"pattern": "^([0-9a-f]{64}|npub1[02-9ac-hj-np-z]{58})$"})
+	label     = typed("string", object{"pattern": `^([a-z]([a-z0-9-]*[a-z0-9])?)?$`})
+	spread    = object{"enum": []string{"ScheduleAnyway", "DoNotSchedule"}}
 	duration  = typed("string", object{"pattern": `^0$|^([0-9.]+(ns|us|ms|s|m|h))+$`})
 	probe     = typed("object", object{"additionalProperties": false, "properties": probeFields})
 	resources = typed("object", object{"additionalProperties": false, "properties": object{"requests": free, "limits": free, "claims": rules}})
@@ -72,14 +75,20 @@ var special = map[string]object{
 
 	"*.replicas": count, "*.autoscaling.minReplicas": count, "*.autoscaling.maxReplicas": count,
 	"*.autoscaling.targetCPU": percent, "*.autoscaling.targetMemory": percent, "*.autoscaling.metrics": rules, "*.autoscaling.behavior": free,
-	"*.resources": resources, "*.pdb.maxUnavailable": {"oneOf": []object{count, typed("string", object{"pattern": "^[0-9]+%$"})}},
+	"*.resources": resources, "*.pdb.maxUnavailable": {"oneOf": []object{count, typed("string", object{"pattern": "^[1-9][0-9]*%$"})}},
 	"*.drain.preStopSeconds": seconds, "*.drain.timeoutSeconds": typed("integer", object{"minimum": 1, "maximum": 3600}),
 	"*.probes.startup": probe, "*.probes.liveness": probe, "*.probes.readiness": probe,
-	"*.topologySpread.whenUnsatisfiable": {"enum": []string{"ScheduleAnyway", "DoNotSchedule"}},
-	"*.podLabels":                        texts, "*.podAnnotations": texts, "*.serviceAnnotations": texts, "*.serviceAccount.annotations": texts,
+	"*.topologySpread.zone": spread, "*.topologySpread.node": spread,
+	"*.podLabels": texts, "*.podAnnotations": texts, "*.serviceAccount.annotations": texts,
 	"*.extraEnv": rules, "*.extraVolumes": rules, "*.extraVolumeMounts": rules, "*.nodeSelector": texts, "*.tolerations": rules, "*.affinity": free,
 	"gateway.service.type": {"enum": []string{"ClusterIP", "NodePort", "LoadBalancer"}}, "gateway.service.port": port,
-	"gateway.service.externalTrafficPolicy": {"enum": []any{nil, "Cluster", "Local"}},
+	"gateway.service.externalTrafficPolicy": {"enum": []any{nil, "Cluster", "Local"}}, "gateway.service.annotations": texts,
+
+	"jobs.podLabels": texts, "jobs.podAnnotations": texts, "jobs.extraEnv": rules, "jobs.extraVolumes": rules, "jobs.extraVolumeMounts": rules,
+	"jobs.nodeSelector": texts, "jobs.tolerations": rules, "jobs.affinity": free,
+	"migrations.annotations": texts, "networkPolicy.migrationTo": rules, "networkPolicy.migrationPort": orNull(port), "networkPolicy.dnsPort": port,
+	"evaluation.nodeSelector": texts, "evaluation.tolerations": rules, "evaluation.postgres.runAsUser": count,
+	"nameOverride": label, "fullnameOverride": label,
 }
 
 // schemaOf returns values.schema.json. No object takes a key that values.yaml does not have, but those that are free in form.
@@ -94,8 +103,9 @@ func schemaOf(top *value, known settings) ([]byte, error) {
 		return nil, errors.New("values.yaml has no defaults")
 	}
 	properties := object{"global": free}
+	var needed []string
 	for _, v := range top.inner {
-		s, err := schema(v)
+		s, err := schema(v, true)
 		if err != nil {
 			return nil, err
 		}
@@ -104,22 +114,30 @@ func schemaOf(top *value, known settings) ([]byte, error) {
 			flags = known.open(v.path)
 		}
 		if isComponent(v.path) || v == shape {
-			block, err := schema(shape)
+			block, err := schema(shape, v == shape)
 			if err != nil {
 				return nil, err
 			}
 			takes := block["properties"].(object)
 			takes["config"] = config(flags)
-			if service, ok := s["properties"].(object)["service"]; ok {
-				takes["service"] = service
+			for _, own := range []string{"resources", "service"} { // no default holds for all of them
+				if its, ok := s["properties"].(object)[own].(object); ok {
+					takes[own] = its
+					if its["required"] != nil {
+						block["required"] = []string{own}
+					}
+				}
 			}
 			s = block
 		}
 		properties[v.path] = s
+		if needs(v, s) {
+			needed = append(needed, v.path)
+		}
 	}
 	text, err := json.MarshalIndent(object{
 		"$schema": "http://json-schema.org/draft-07/schema#", "title": "Values of the chart apiary",
-		"type": "object", "additionalProperties": false, "properties": properties,
+		"type": "object", "additionalProperties": false, "properties": properties, "required": needed,
 	}, "", " ")
 	return append(text, '\n'), err
 }
@@ -134,8 +152,9 @@ func config(flags []string) object {
 	return typed("object", object{"additionalProperties": false, "properties": properties})
 }
 
-// schema returns what a key may hold: what special says, or the type of its default.
-func schema(v *value) (object, error) {
+// schema returns what a key may hold: what special says, or the type of its default. whole says that no key in it that the
+// templates need may be missing, which a null in somebody's values makes it.
+func schema(v *value, whole bool) (object, error) {
 	block, rest, _ := strings.Cut(v.path, ".")
 	if block == "defaults" || isComponent(block) {
 		if s, ok := special["*."+rest]; ok {
@@ -147,14 +166,23 @@ func schema(v *value) (object, error) {
 	}
 	if len(v.inner) > 0 {
 		properties := object{}
+		var needed []string
 		for _, inner := range v.inner {
-			s, err := schema(inner)
+			s, err := schema(inner, whole)
 			if err != nil {
 				return nil, err
 			}
-			properties[inner.path[strings.LastIndexByte(inner.path, '.')+1:]] = s
+			name := inner.path[strings.LastIndexByte(inner.path, '.')+1:]
+			properties[name] = s
+			if whole && needs(inner, s) {
+				needed = append(needed, name)
+			}
 		}
-		return typed("object", object{"additionalProperties": false, "properties": properties}), nil
+		o := typed("object", object{"additionalProperties": false, "properties": properties})
+		if needed != nil {
+			o["required"] = needed
+		}
+		return o, nil
 	}
 	d, err := v.decoded()
 	if err != nil {
@@ -171,4 +199,24 @@ func schema(v *value) (object, error) {
 		return free, nil
 	}
 	return nil, fmt.Errorf("%s: its default %v does not tell what it may be; say it in special", v.path, d)
+}
+
+// needs says that the templates cannot do without a key: one that holds others, or whose default is something and not a
+// collection, and which is not null for nothing.
+func needs(v *value, s object) bool {
+	if len(v.inner) > 0 {
+		return true
+	}
+	if of, ok := s["oneOf"].([]object); ok && slices.ContainsFunc(of, func(o object) bool { return o["type"] == "null" }) {
+		return false
+	}
+	switch d, _ := v.decoded(); d := d.(type) {
+	case string:
+		return d != ""
+	case bool:
+		return d
+	case int:
+		return d != 0
+	}
+	return false
 }

@@ -11,16 +11,16 @@ search: {port: 7403, protocol: grpc, postgres: true, nats: true, calls: [], oper
 {{- define "apiary.adminPort" -}}9090{{- end -}}
 
 {{- define "apiary.name" -}}
-{{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 40 | trimAll "-" -}}
 {{- end -}}
 
 {{- define "apiary.fullname" -}}
 {{- if .Values.fullnameOverride -}}
-{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- .Values.fullnameOverride | trunc 40 | trimAll "-" -}}
 {{- else if contains (include "apiary.name" .) .Release.Name -}}
-{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- .Release.Name | trunc 40 | trimAll "-" -}}
 {{- else -}}
-{{- printf "%s-%s" .Release.Name (include "apiary.name" .) | trunc 40 | trimSuffix "-" -}}
+{{- printf "%s-%s" .Release.Name (include "apiary.name" .) | trunc 40 | trimAll "-" -}}
 {{- end -}}
 {{- end -}}
 
@@ -31,38 +31,34 @@ search: {port: 7403, protocol: grpc, postgres: true, nats: true, calls: [], oper
 
 {{- /* Labels that select pods; they never change. Takes a dict of root and name. */ -}}
 {{- define "apiary.selector" -}}
-app.kubernetes.io/name: {{ include "apiary.name" .root }}
-app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/name: {{ include "apiary.name" .root | quote }}
+app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 app.kubernetes.io/component: {{ .name }}
 {{- end -}}
 
+{{- /* Labels of an object. Takes a dict of root, name (component), and optionally further ones as labels. */ -}}
 {{- define "apiary.labels" -}}
-{{ include "apiary.selector" . }}
-app.kubernetes.io/part-of: apiary
-app.kubernetes.io/managed-by: {{ .root.Release.Service }}
-app.kubernetes.io/version: {{ .root.Values.image.tag | default .root.Chart.AppVersion | quote }}
-helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
-{{- with .root.Values.commonLabels }}
-{{ toYaml . }}
-{{- end }}
+{{- $own := dict
+  "app.kubernetes.io/part-of" "apiary"
+  "app.kubernetes.io/managed-by" .root.Release.Service
+  "app.kubernetes.io/version" (.root.Values.image.tag | default .root.Chart.AppVersion | regexFind "^[^@]*" | trunc 63 | trimAll "-_.")
+  "helm.sh/chart" (printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_") -}}
+{{- merge (include "apiary.selector" . | fromYaml) $own (default dict .labels) (default dict .root.Values.commonLabels) | toYaml -}}
 {{- end -}}
 
-{{- /* Labels of pods: a new chart version alone replaces none. */ -}}
+{{- /* Labels of pods: a new chart version alone replaces none. Takes further ones as own, which the chart needs, and labels. */ -}}
 {{- define "apiary.podLabels" -}}
-{{ include "apiary.selector" . }}
-app.kubernetes.io/part-of: apiary
-{{- with .root.Values.commonLabels }}
-{{ toYaml . }}
-{{- end }}
+{{- $own := merge (dict "app.kubernetes.io/part-of" "apiary") (default dict .own) -}}
+{{- merge (include "apiary.selector" . | fromYaml) $own (default dict .labels) (default dict .root.Values.commonLabels) | toYaml -}}
 {{- end -}}
 
-{{- /* Metadata of an object. Takes a dict of root, name (component), and optionally suffix and annotations. */ -}}
+{{- /* Metadata of an object. Takes a dict of root, name (component), and optionally suffix, labels and annotations. */ -}}
 {{- define "apiary.metadata" -}}
 name: {{ include "apiary.fullname" .root }}-{{ .name }}{{ .suffix }}
-namespace: {{ .root.Release.Namespace }}
+namespace: {{ .root.Release.Namespace | quote }}
 labels:
   {{- include "apiary.labels" . | nindent 2 }}
-{{- with mergeOverwrite (deepCopy .root.Values.commonAnnotations) (deepCopy (default dict .annotations)) }}
+{{- with mergeOverwrite (deepCopy (default dict .root.Values.commonAnnotations)) (deepCopy (default dict .annotations)) }}
 annotations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -70,7 +66,7 @@ annotations:
 
 {{- define "apiary.image" -}}
 {{- $i := .root.Values.image -}}
-{{- with $i.registry }}{{ . }}/{{ end }}{{ $i.repository }}/{{ .name }}:{{ index $i.tags .name | default $i.tag | default .root.Chart.AppVersion }}
+{{- with $i.registry }}{{ . }}/{{ end }}{{ $i.repository }}/{{ .name }}:{{ index (default dict $i.tags) .name | default $i.tag | default .root.Chart.AppVersion }}
 {{- end -}}
 
 {{- /* Where another component is called: every address of its headless Service is a replica. The short name is found in the pod's own
@@ -123,25 +119,25 @@ search: [limit]
 {{- $v := .root.Values -}}
 {{- if .facts.postgres }}
 - name: APIARY_POSTGRES_URL
-  valueFrom: {secretKeyRef: {name: {{ include "apiary.postgresSecret" .root }}, key: {{ include "apiary.postgresKey" .root }}}}
+  valueFrom: {secretKeyRef: {name: {{ include "apiary.postgresSecret" .root | quote }}, key: {{ include "apiary.postgresKey" .root | quote }}}}
 {{- end }}
 {{- if .facts.nats }}
 - name: APIARY_NATS_URL
-  valueFrom: {secretKeyRef: {name: {{ include "apiary.natsSecret" .root }}, key: {{ include "apiary.natsKey" .root }}}}
+  valueFrom: {secretKeyRef: {name: {{ include "apiary.natsSecret" .root | quote }}, key: {{ include "apiary.natsKey" .root | quote }}}}
 {{- with $v.nats.credentialsKey }}
-- {name: APIARY_NATS_CREDENTIALS, value: /etc/apiary/nats/{{ . }}}
+- {name: APIARY_NATS_CREDENTIALS, value: {{ printf "/etc/apiary/nats/%s" . | quote }}}
 {{- end }}
 {{- with $v.nats.caKey }}
-- {name: APIARY_NATS_CA, value: /etc/apiary/nats/{{ . }}}
+- {name: APIARY_NATS_CA, value: {{ printf "/etc/apiary/nats/%s" . | quote }}}
 {{- end }}
 {{- end }}
 {{- with $v.relayKey.existingSecret }}
 {{- if eq $.name "gateway" }}
 - name: APIARY_SELF
-  valueFrom: {secretKeyRef: {name: {{ . }}, key: {{ $v.relayKey.publicKey }}}}
+  valueFrom: {secretKeyRef: {name: {{ . | quote }}, key: {{ $v.relayKey.publicKey | quote }}}}
 {{- else if eq $.name "ingest" }}
 - name: APIARY_RELAY_KEY
-  valueFrom: {secretKeyRef: {name: {{ . }}, key: {{ $v.relayKey.secretKey }}}}
+  valueFrom: {secretKeyRef: {name: {{ . | quote }}, key: {{ $v.relayKey.secretKey | quote }}}}
 {{- end }}
 {{- end }}
 {{- end -}}
@@ -159,9 +155,9 @@ search: [limit]
 {{- /* What PodSecurity's restricted level asks for. Both take the user's id. */ -}}
 {{- define "apiary.podSecurity" -}}
 runAsNonRoot: true
-runAsUser: {{ . }}
-runAsGroup: {{ . }}
-fsGroup: {{ . }}
+runAsUser: {{ int64 . }}
+runAsGroup: {{ int64 . }}
+fsGroup: {{ int64 . }}
 fsGroupChangePolicy: OnRootMismatch
 seccompProfile: {type: RuntimeDefault}
 {{- end -}}
@@ -178,9 +174,26 @@ enableServiceLinks: false
 {{- with .Values.image.pullSecrets }}
 imagePullSecrets:
   {{- range . }}
-  - name: {{ . }}
+  - name: {{ . | quote }}
   {{- end }}
 {{- end }}
+{{- end -}}
+
+{{- /* What a dict holds, without what is empty. */ -}}
+{{- define "apiary.given" -}}
+{{- $given := dict -}}
+{{- range $key, $value := . }}{{ if $value }}{{ $_ := set $given $key $value }}{{ end }}{{ end -}}
+{{- if $given }}{{ toYaml $given }}{{ end -}}
+{{- end -}}
+
+{{- /* Where pods may run. Takes a block of values. */ -}}
+{{- define "apiary.scheduling" -}}
+{{- include "apiary.given" (pick . "priorityClassName" "nodeSelector" "tolerations" "affinity") -}}
+{{- end -}}
+
+{{- /* What the pods of Jobs have besides, as keys of a container. Takes the block jobs. */ -}}
+{{- define "apiary.jobContainer" -}}
+{{- include "apiary.given" (dict "env" .extraEnv "volumeMounts" .extraVolumeMounts) -}}
 {{- end -}}
 
 {{- /* The pods of a component. Takes a dict of root and name. */ -}}
@@ -192,17 +205,25 @@ podSelector:
 
 {{- /* Rules of egress that several policies have. */ -}}
 {{- define "apiary.dnsEgress" -}}
-- ports: [{port: 53, protocol: UDP}, {port: 53, protocol: TCP}]
+{{- $port := .Values.networkPolicy.dnsPort -}}
+- ports: [{port: {{ $port }}, protocol: UDP}, {port: {{ $port }}, protocol: TCP}]
+{{- end -}}
+{{- define "apiary.extraEgress" -}}
+{{- with .Values.networkPolicy.extraEgress }}
+{{- toYaml . }}
+{{- end }}
 {{- end -}}
 
+{{- /* Takes a dict of root, and to and port where they differ from those of the components. */ -}}
 {{- define "apiary.postgresEgress" -}}
-{{- if .Values.evaluation.enabled -}}
+{{- $p := .root.Values.networkPolicy -}}
+{{- if .root.Values.evaluation.enabled -}}
 - ports: [{port: 5432}]
   to:
-    - {{- include "apiary.podSelector" (dict "root" . "name" "postgres") | nindent 6 }}
+    - {{- include "apiary.podSelector" (dict "root" .root "name" "postgres") | nindent 6 }}
 {{- else -}}
-- ports: [{port: {{ .Values.networkPolicy.postgresPort }}}]
-  {{- with .Values.networkPolicy.postgresTo }}
+- ports: [{port: {{ default $p.postgresPort .port }}}]
+  {{- with default $p.postgresTo .to }}
   to:
     {{- toYaml . | nindent 4 }}
   {{- end }}
