@@ -12,6 +12,12 @@ fail() {
 	exit 1
 }
 render() { helm template apiary "$chart" --namespace apiary --kube-version "$kube" "$@"; }
+# conforms VALUES RENDER: the API takes each object of what VALUES make, and the templates left no empty line.
+conforms() {
+	kubeconform -strict -summary -skip HTTPRoute,ServiceMonitor -schema-location 'tools/kubeschema/schemas/{{.ResourceKind}}{{.KindSuffix}}.json' "$2" ||
+		fail "$1: an object is not one of Kubernetes $kube"
+	if grep -nE '^[[:space:]]*$' "$2"; then fail "$1: the render has empty lines"; fi
+}
 
 for values in "$chart"/ci/*-values.yaml; do
 	name=$(basename "$values" -values.yaml)
@@ -22,8 +28,14 @@ for values in "$chart"/ci/*-values.yaml; do
 	cmp "$work/first.yaml" "$work/second.yaml" || fail "$values: two renders differ"
 	if [ "${1:-}" = --update ]; then cp "$work/first.yaml" "$golden"; fi
 	diff -u "$golden" "$work/first.yaml" || fail "$values: the render is not what $golden says; if it should be, run make chart-golden"
-	kubeconform -strict -summary -skip HTTPRoute,ServiceMonitor \
-		-schema-location 'tools/kubeschema/schemas/{{.ResourceKind}}{{.KindSuffix}}.json' "$golden"
+	conforms "$values" "$golden"
+	passed=$((passed + 1))
+done
+
+# Unusual values, each with what it was found to break or could.
+for values in "$chart"/testdata/accepted/*.yaml; do
+	render -f "$values" >"$work/accepted.yaml" || fail "$values was refused"
+	conforms "$values" "$work/accepted.yaml"
 	passed=$((passed + 1))
 done
 
