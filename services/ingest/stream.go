@@ -31,25 +31,30 @@ const (
 // stream is one Publish call.
 //
 //	goroutine   does                                            ends
-//	reader      Recv, starts submissions                        when the stream ends, in whatever way
-//	sequencer   takes submissions in order, when verified,      when the reader has ended and everything
-//	            to the queue they belong to                     it started is handed on
+//	reader      Recv, starts submissions                        when the stream ends, in whatever way, and everything
+//	                                                            that it started is verified
+//	sequencer   takes submissions, when verified and in the     when the reader has ended and everything
+//	            order of their client, to their queue           it started is handed on
 //	handler     sends verdicts                                  when everything is answered, or the stream died
 //
-// A submission holds one of the window's slots from being read until its verdict is sent, so order and
-// verdicts never hold more than the window.
+// A submission holds one of the window's slots from being read until its verdict is sent, so lines, verified and
+// verdicts never hold more than the window. What a client has sent waits for what it sent before; it does not wait for
+// others, whose events may be large.
 type stream struct {
 	svc    *Service
-	ctx    context.Context  // the call's values without its end, for what outlives it
-	slots  chan struct{}    // one element per submission under way
-	order  chan *submission // reader to sequencer; never full, because of slots
-	wake   chan struct{}    // tells the handler that there are verdicts
-	ended  chan struct{}    // closed when the reader has ended
-	endErr error            // why; set before ended is closed
+	ctx    context.Context // the call's values without its end, for what outlives it
+	slots  chan struct{}   // one element per submission under way
+	wake   chan struct{}   // tells the handler that there are verdicts
+	ended  chan struct{}   // closed when the reader has ended
+	endErr error           // why; set before ended is closed
+
+	verified  chan *submission // to the sequencer; never full, because of slots
+	verifying sync.WaitGroup   // submissions that are on the way there
 
 	mu       sync.Mutex
-	verdicts []*ingestv1.Verdict // not sent yet; guarded by mu
-	open     int                 // read and not answered; guarded by mu
+	lines    map[policy.Client][]*submission // read and not handed on, in order; guarded by mu
+	verdicts []*ingestv1.Verdict             // not sent yet; guarded by mu
+	open     int                             // read and not answered; guarded by mu
 }
 
 // submission is one event of a stream on its way; it is the commit.Item of its event.
@@ -59,7 +64,8 @@ type submission struct {
 	size   int64
 	began  time.Time
 	span   trace.Span
-	job    *verify.Job
+	job    verify.Job
+	ready  bool // verified; guarded by the stream's mu
 }
 
 // Candidate implements commit.Item.
@@ -68,12 +74,13 @@ func (s *submission) Candidate() *policy.Candidate { return s.job.Candidate }
 // Publish implements ingestv1.IngestServiceServer.
 func (s *Service) Publish(srv ingestv1.IngestService_PublishServer) error {
 	st := &stream{
-		svc:   s,
-		ctx:   context.WithoutCancel(srv.Context()),
-		slots: make(chan struct{}, s.cfg.StreamWindow),
-		order: make(chan *submission, s.cfg.StreamWindow),
-		wake:  make(chan struct{}, 1),
-		ended: make(chan struct{}),
+		svc:      s,
+		ctx:      context.WithoutCancel(srv.Context()),
+		slots:    make(chan struct{}, s.cfg.StreamWindow),
+		verified: make(chan *submission, s.cfg.StreamWindow),
+		lines:    make(map[policy.Client][]*submission),
+		wake:     make(chan struct{}, 1),
+		ended:    make(chan struct{}),
 	}
 	ctx := srv.Context()
 	s.metrics.streams.Add(ctx, 1)
@@ -86,6 +93,8 @@ func (s *Service) Publish(srv ingestv1.IngestService_PublishServer) error {
 	go func() {
 		defer s.streams.Done()
 		st.read(srv)
+		st.verifying.Wait()
+		close(st.verified)
 	}()
 	go func() {
 		defer s.streams.Done()
@@ -99,7 +108,6 @@ var errDraining = fault.New(fault.Overloaded, "shutting down, try another replic
 // read starts submissions until the stream ends.
 func (st *stream) read(srv ingestv1.IngestService_PublishServer) {
 	defer close(st.ended)
-	defer close(st.order)
 	for {
 		req, err := srv.Recv()
 		if errors.Is(err, io.EOF) {
@@ -138,7 +146,7 @@ func (st *stream) start(ctx context.Context, in *ingestv1.Submission, gateway st
 	sub := &submission{stream: st, ref: in.GetRef(), began: time.Now()}
 	offered, verdict := svc.offer(in)
 	offered.Gateway = gateway
-	sub.job = verify.NewJob(offered)
+	sub.job.Submission = offered
 	st.mu.Lock()
 	st.open++
 	st.mu.Unlock()
@@ -158,11 +166,20 @@ func (st *stream) start(ctx context.Context, in *ingestv1.Submission, gateway st
 		return err
 	}
 	sub.size = int64(len(offered.Raw))
-	if err := svc.verifier.Submit(ctx, sub.job); err != nil {
+	st.mu.Lock()
+	st.lines[offered.Client()] = append(st.lines[offered.Client()], sub)
+	st.mu.Unlock()
+	st.verifying.Add(1)
+	sub.job.Done = func() {
+		st.verified <- sub
+		st.verifying.Done()
+	}
+	if err := svc.verifier.Submit(ctx, &sub.job); err != nil {
+		// It stays in its line, where nothing comes after it: the stream has ended.
+		st.verifying.Done()
 		sub.Answer(policy.Overloaded)
 		return err
 	}
-	st.order <- sub
 	return nil
 }
 
@@ -204,27 +221,51 @@ func (s *Service) startSpan(ctx context.Context, traceparent string) (context.Co
 	return s.tracer.Start(ctx, "ingest.publish", trace.WithSpanKind(trace.SpanKindServer)) //nolint:spancheck // Answer ends it
 }
 
-// sequence hands verified submissions on in the order in which they were read. It goes on when the stream
-// has died: only its verdicts are lost with it.
+// sequence hands verified submissions on, those of each client in the order in which they were read. It goes on when the
+// stream has died: only its verdicts are lost with it.
 func (st *stream) sequence() {
-	for sub := range st.order {
-		<-sub.job.Done
-		if !sub.job.Verdict.Accepted() {
-			sub.Answer(sub.job.Verdict)
-			continue
+	for sub := range st.verified {
+		for _, next := range st.next(sub) {
+			st.hand(next)
 		}
-		if v := st.svc.checkRoom(sub.job.Candidate); !v.Accepted() {
-			sub.Answer(v)
-			continue
-		}
-		queue := st.svc.commits
-		if sub.job.Candidate.IsEphemeral() {
-			queue = st.svc.ephemerals
-		}
-		// This context never ends: the queues outlive the streams, and are always emptied.
-		if err := queue.Submit(st.ctx, sub); err != nil {
-			sub.Answer(policy.Overloaded)
-		}
+	}
+}
+
+// next notes that a submission is verified, and takes out of its line what need not wait any more.
+func (st *stream) next(sub *submission) []*submission {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	sub.ready = true
+	client := sub.job.Submission.Client()
+	line, n := st.lines[client], 0
+	for n < len(line) && line[n].ready {
+		n++
+	}
+	if n == len(line) {
+		delete(st.lines, client)
+	} else {
+		st.lines[client] = line[n:]
+	}
+	return line[:n]
+}
+
+// hand gives a verified submission to the queue that it belongs to.
+func (st *stream) hand(sub *submission) {
+	if !sub.job.Verdict.Accepted() {
+		sub.Answer(sub.job.Verdict)
+		return
+	}
+	if v := st.svc.checkRoom(sub.job.Candidate); !v.Accepted() {
+		sub.Answer(v)
+		return
+	}
+	queue := st.svc.commits
+	if sub.job.Candidate.IsEphemeral() {
+		queue = st.svc.ephemerals
+	}
+	// This context never ends: the queues outlive the streams, and are always emptied.
+	if err := queue.Submit(st.ctx, sub); err != nil {
+		sub.Answer(policy.Overloaded)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/netip"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -125,6 +126,8 @@ type Server struct {
 	large   *limit.Fair[askerKey, netip.Prefix] // subscriptions with much in their filters, while they are attached
 	parking parking
 
+	decoding *semaphore.Weighted // large frames that are decoded now
+
 	admissions *semaphore.Weighted // keys that search is asked about
 	attempts   *attempts
 }
@@ -138,7 +141,24 @@ func NewServer(cfg Config, deps Deps) *Server {
 		large:   limit.NewFair[askerKey, netip.Prefix](fairConfig(largePlaces)),
 		parking: newParking(cfg.HistoryBytes),
 
+		decoding: semaphore.NewWeighted(max(int64(runtime.GOMAXPROCS(0))/2, 1)),
+
 		admissions: semaphore.NewWeighted(maxAdmissions),
 		attempts:   newAttempts(),
 	}
+}
+
+// largeFrame is how many bytes make a frame a large one. A smaller one is decoded in some ten microseconds.
+const largeFrame = 16 << 10
+
+// decode decodes a frame. Large ones take at most half of the processors at a time: what takes milliseconds keeps those waiting
+// who send what takes microseconds. The error is about the frame, or the cause of ctx's end.
+func (srv *Server) decode(ctx context.Context, msg []byte) (wire.Frame, error) {
+	if len(msg) > largeFrame {
+		if err := srv.decoding.Acquire(ctx, 1); err != nil {
+			return wire.Frame{}, context.Cause(ctx)
+		}
+		defer srv.decoding.Release(1)
+	}
+	return wire.Decode(msg, srv.cfg.Wire)
 }

@@ -146,7 +146,7 @@ func (s *Session) Message(text bool, msg []byte) {
 		return
 	}
 	start := time.Now()
-	f, err := wire.Decode(msg, s.srv.cfg.Wire)
+	f, err := s.srv.decode(s.ctx, msg)
 	s.srv.Metrics.FrameIn(s.ctx, f.Label)
 	if err != nil {
 		s.malformed(err, start)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/apiary-relay/apiary/pkg/fault"
 	"github.com/apiary-relay/apiary/pkg/telemetry"
+	"github.com/apiary-relay/apiary/pkg/turns"
 	ingestv1 "github.com/apiary-relay/apiary/proto/gen/apiary/ingest/v1"
 	"github.com/apiary-relay/apiary/services/gateway/internal/replica"
 )
@@ -28,9 +29,9 @@ type stream struct {
 	mu      sync.Mutex
 	ended   bool
 	lastRef uint64
-	queue   turns           // not sent yet
-	pending map[uint64]*job // sent, by ref
-	wake    chan struct{}   // something is queued, or the state changed
+	queue   turns.Queue[uint64, *job] // not sent yet, by affinity: connections take turns
+	pending map[uint64]*job           // sent, by ref
+	wake    chan struct{}             // something is queued, or the state changed
 }
 
 var errLeft = errors.New("replica left and owes nothing")
@@ -42,7 +43,7 @@ func (st *stream) enqueue(j *job) bool {
 	if st.ended {
 		return false
 	}
-	st.queue.add(j)
+	st.queue.Add(j.Affinity, j)
 	st.notify()
 	return true
 }
@@ -60,12 +61,12 @@ func (st *stream) take(cfg Config) *ingestv1.PublishRequest {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	var batch []*job
-	for most, bytes := min(cfg.BatchEvents, cfg.Window-len(st.pending)), 0; len(batch) < most && !st.queue.empty(); {
-		bytes += proto.Size(st.queue.next().Event)
+	for most, bytes := min(cfg.BatchEvents, cfg.Window-len(st.pending)), 0; len(batch) < most && !st.queue.Empty(); {
+		bytes += proto.Size(st.queue.Next().Event)
 		if len(batch) > 0 && bytes > cfg.BatchBytes {
 			break
 		}
-		batch = append(batch, st.queue.take())
+		batch = append(batch, st.queue.Take())
 	}
 	n := len(batch)
 	if n == 0 {
@@ -98,7 +99,7 @@ func (st *stream) settle(ref uint64) (*job, bool) {
 func (st *stream) refill() {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if !st.queue.empty() {
+	if !st.queue.Empty() {
 		st.notify()
 	}
 }
@@ -114,7 +115,7 @@ func (st *stream) expired(now time.Time) []*job {
 			delete(st.pending, ref)
 		}
 	}
-	late = append(late, st.queue.remove(func(j *job) bool { return now.After(j.deadline) })...)
+	late = append(late, st.queue.Remove(func(j *job) bool { return now.After(j.deadline) })...)
 	if len(late) > 0 {
 		st.notify() // a leaving stream may owe nothing now
 	}
@@ -135,7 +136,7 @@ func (st *stream) end() (sent, unsent []*job) {
 	for _, ref := range refs {
 		sent = append(sent, st.pending[ref])
 	}
-	unsent = st.queue.remove(func(*job) bool { return true })
+	unsent = st.queue.Remove(func(*job) bool { return true })
 	st.pending = nil
 	return sent, unsent
 }
@@ -143,7 +144,7 @@ func (st *stream) end() (sent, unsent []*job) {
 func (st *stream) idle() bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	return len(st.pending) == 0 && st.queue.empty()
+	return len(st.pending) == 0 && st.queue.Empty()
 }
 
 // serve keeps a stream to one replica until it leaves the set or ctx ends.

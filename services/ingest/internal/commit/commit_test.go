@@ -191,7 +191,7 @@ func TestPickProperties(t *testing.T) {
 			}
 			waiting = append(waiting, makeItem(n, byte(rapid.IntRange(1, 4).Draw(t, "client")), byte(rapid.IntRange(1, 4).Draw(t, "author")), ev))
 		}
-		total, last := len(waiting), map[nostr.PubKey]int{}
+		total, last := len(waiting), map[policy.Client]int{}
 		for round := 0; len(waiting) > 0; round++ {
 			batch, rest := pick(waiting, limits)
 			require.NotEmpty(t, batch)

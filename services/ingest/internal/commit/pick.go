@@ -22,15 +22,9 @@ type Limits struct {
 	Topics int
 }
 
-// client is who sent an event.
-type client struct {
-	community int64
-	key       nostr.PubKey
-}
-
 // address is where at most one version is kept.
 type address struct {
-	client // the author
+	policy.Client // the author
 	policy.Coordinate
 }
 
@@ -42,8 +36,8 @@ type picker struct {
 	ids       map[policy.EventKey]bool
 	addresses map[address]bool
 	held      map[policy.ChannelKey]bool // channels that a command of the batch holds, or one that waits for room
-	authors   map[client]bool            // who has an event in the batch
-	deleters  map[client]bool            // authors whose deletion is in the batch
+	authors   map[policy.Client]bool     // who has an event in the batch
+	deleters  map[policy.Client]bool     // authors whose deletion is in the batch
 	deletions map[int64]bool             // communities with a deletion in the batch
 	wraps     map[int64]bool             // communities with a gift wrap in the batch
 	topics    map[policy.ChannelKey]bool
@@ -51,7 +45,7 @@ type picker struct {
 	follows   map[int64]bool           // communities with an event in the batch that follows its target
 	changed   map[int64]bool           // communities with a command in one of their channels in the batch
 	whole     map[int64]bool           // the same of communities
-	blocked   map[client]bool          // clients that have an event held back
+	blocked   map[policy.Client]bool   // clients that have an event held back
 }
 
 // pick takes from waiting, in order, what may go into one transaction, and returns the rest in order.
@@ -70,17 +64,17 @@ type picker struct {
 func pick(waiting []Item, limits Limits) (batch, rest []Item) {
 	p := &picker{
 		limits: limits, ids: map[policy.EventKey]bool{}, addresses: map[address]bool{},
-		held: map[policy.ChannelKey]bool{}, authors: map[client]bool{}, deleters: map[client]bool{},
+		held: map[policy.ChannelKey]bool{}, authors: map[policy.Client]bool{}, deleters: map[policy.Client]bool{},
 		deletions: map[int64]bool{}, wraps: map[int64]bool{},
 		topics: map[policy.ChannelKey]bool{}, followed: map[policy.EventKey]bool{}, follows: map[int64]bool{},
-		changed: map[int64]bool{}, whole: map[int64]bool{}, blocked: map[client]bool{},
+		changed: map[int64]bool{}, whole: map[int64]bool{}, blocked: map[policy.Client]bool{},
 	}
 	for i, it := range waiting {
 		c := it.Candidate()
 		if len(batch) >= limits.Events || p.full(len(batch)) {
 			return batch, append(rest, waiting[i:]...)
 		}
-		from := client{c.Community, c.Client()}
+		from := c.Client()
 		if p.blocked[from] || p.conflicts(c) {
 			p.blocked[from] = true
 			rest = append(rest, it)
@@ -164,7 +158,9 @@ func addressOf(c *policy.Candidate) (address, bool) {
 	return address{author(c), at}, ok
 }
 
-func author(c *policy.Candidate) client { return client{c.Community, c.Event.PubKey} }
+func author(c *policy.Candidate) policy.Client {
+	return policy.Client{Community: c.Community, Key: c.Event.PubKey}
+}
 
 func (p *picker) conflicts(c *policy.Candidate) bool {
 	if slices.ContainsFunc(targets(c), func(k policy.EventKey) bool { return p.ids[k] }) {

@@ -21,6 +21,15 @@ type Submission struct {
 	Gateway string
 }
 
+// Client is who sends events to a community. What one sends keeps its order, and clients take turns.
+type Client struct {
+	Community int64
+	Key       nostr.PubKey
+}
+
+// Client identifies who sent the event: by the first key of its principal.
+func (s *Submission) Client() Client { return Client{s.Community, s.Principal[0]} }
+
 // MaxPrincipal is how many keys one principal may have.
 const MaxPrincipal = 16
 
@@ -147,10 +156,6 @@ func (c *Candidate) Deleters() []nostr.PubKey {
 	}
 	return keys
 }
-
-// Client identifies who sent the event, for keeping the order of what one client sends: the first key
-// of its principal.
-func (c *Candidate) Client() nostr.PubKey { return c.Principal[0] }
 
 // EnvelopeOverhead is an upper estimate of an envelope's header and framing in bytes.
 const EnvelopeOverhead = 384

@@ -2,9 +2,10 @@
 // signatures, so that no more of it runs at once than there are cores, however many streams there are. It
 // must never block on anything but work: no database, no bus.
 //
-// A Pool's workers take jobs in order of submission and finish them in any order; whoever needs an order
-// waits for its jobs one after the other. A job belongs to the worker from Submit until Done is closed,
-// and to the submitter before and after.
+// A Pool's workers take each client's jobs in order of submission, and finish jobs in any order; whoever needs one
+// keeps it. Clients take turns, and large events have a queue of their own: nobody waits for all that another one has sent, or
+// for what takes as long to read as many signatures take to verify. A job belongs to the worker from Submit until it is done, and to the submitter before
+// and after.
 package verify
 
 import (
@@ -33,7 +34,7 @@ type Config struct {
 	Observe func(ctx context.Context, took time.Duration)
 }
 
-// Job is one submission and, once Done is closed, what became of it.
+// Job is one submission and, once it is done, what became of it.
 type Job struct {
 	// Submission is what to verify.
 	Submission policy.Submission
@@ -41,72 +42,90 @@ type Job struct {
 	Candidate *policy.Candidate
 	// Verdict is final if it refuses.
 	Verdict policy.Verdict
-	// Done is closed when the fields above are set.
-	Done chan struct{}
-}
-
-// NewJob returns a job to submit.
-func NewJob(s policy.Submission) *Job {
-	return &Job{Submission: s, Done: make(chan struct{})}
+	// Done is called once, by a worker, when the fields above are set. It must not block. It may be nil.
+	Done func()
 }
 
 // Pool verifies events on a fixed number of workers. Submit is safe for concurrent use.
 type Pool struct {
-	cfg  Config
-	jobs chan *Job
+	cfg          Config
+	small, large *queue
 }
 
-// queuePerWorker keeps the workers busy while the submitters are woken up.
-const queuePerWorker = 64
+const (
+	// queuePerWorker keeps the workers busy while the submitters are woken up.
+	queuePerWorker = 64
+	// queuedLarge is so many that those who submit are hardly ever held up by large ones.
+	queuedLarge = 1024
+	// largeEvent is how many bytes make an event a large one. To read and hash those of a smaller one takes less than its
+	// signature.
+	largeEvent = 16 << 10
+)
 
 // New allocates a pool; its workers start with Run.
 func New(cfg Config) *Pool {
 	cfg.Workers = max(cfg.Workers, 1)
 	cfg.Wire.Content = 0
-	return &Pool{cfg: cfg, jobs: make(chan *Job, queuePerWorker*cfg.Workers)}
+	return &Pool{cfg: cfg, small: newQueue(queuePerWorker * cfg.Workers), large: newQueue(queuedLarge)}
 }
 
 // Submit queues a job. It blocks while the queue is full, which is how load is felt by the caller, and
 // returns the cause of ctx's end if that comes first.
 func (p *Pool) Submit(ctx context.Context, j *Job) error {
-	select {
-	case p.jobs <- j:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	if len(j.Submission.Raw) > largeEvent {
+		return p.large.add(ctx, j)
 	}
+	return p.small.add(ctx, j)
 }
 
 // Run runs the workers until ctx is done, and then finishes what is queued. It implements
 // lifecycle.Service; nothing may be submitted after its context ended.
 func (p *Pool) Run(ctx context.Context, ready func()) error {
 	var workers sync.WaitGroup
-	for range p.cfg.Workers {
-		workers.Go(func() { p.work(ctx) })
+	for i := range p.cfg.Workers {
+		large := p.large
+		if i >= max(p.cfg.Workers/2, 1) {
+			large = &queue{} // nothing, so that not all workers are busy with large ones
+		}
+		workers.Go(func() { p.work(ctx, large) })
 	}
 	ready()
 	workers.Wait()
 	return nil
 }
 
-// maxBatch is the most events that are verified together. The gain per event levels off well before it, and
-// the first of a batch waits for the last.
-const maxBatch = 64
+// maxBatch is the most events that are verified together, and maxBatchBytes at how many bytes it is enough. The gain per event
+// levels off well before it, and the first of a batch waits for the last.
+const (
+	maxBatch      = 64
+	maxBatchBytes = 64 << 10
+)
 
-func (p *Pool) work(ctx context.Context) {
+// work takes small jobs, and those of another queue.
+func (p *Pool) work(ctx context.Context, large *queue) {
 	for {
 		select {
-		case j := <-p.jobs:
-			p.do(ctx, p.waiting(j))
+		case <-p.small.queued:
+			p.do(ctx, p.waiting(p.small.take()))
+		case <-large.queued:
+			p.do(ctx, []*Job{large.take()})
 		case <-ctx.Done():
-			for {
-				select {
-				case j := <-p.jobs:
-					p.do(ctx, p.waiting(j))
-				default:
-					return
-				}
-			}
+			p.finish(ctx, large)
+			return
+		}
+	}
+}
+
+// finish does what is queued.
+func (p *Pool) finish(ctx context.Context, large *queue) {
+	for {
+		select {
+		case <-p.small.queued:
+			p.do(ctx, p.waiting(p.small.take()))
+		case <-large.queued:
+			p.do(ctx, []*Job{large.take()})
+		default:
+			return
 		}
 	}
 }
@@ -114,11 +133,13 @@ func (p *Pool) work(ctx context.Context) {
 // waiting returns first and this worker's share of what is queued behind it. It never waits for more: a
 // batch grows with the load and is one event when there is none.
 func (p *Pool) waiting(first *Job) []*Job {
-	batch := []*Job{first}
-	for share := min(len(p.jobs)/p.cfg.Workers, maxBatch-1); share > 0; share-- {
+	batch, bytes := []*Job{first}, len(first.Submission.Raw)
+	for share := min(len(p.small.queued)/p.cfg.Workers, maxBatch-1); share > 0 && bytes < maxBatchBytes; share-- {
 		select {
-		case j := <-p.jobs:
+		case <-p.small.queued:
+			j := p.small.take()
 			batch = append(batch, j)
+			bytes += len(j.Submission.Raw)
 		default:
 			return batch
 		}
@@ -152,7 +173,9 @@ func (p *Pool) do(ctx context.Context, batch []*Job) {
 		if p.cfg.Observe != nil {
 			p.cfg.Observe(ctx, took)
 		}
-		close(j.Done)
+		if j.Done != nil {
+			j.Done()
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -62,7 +63,7 @@ func TestVerify(t *testing.T) {
 	p := verify.New(config(1))
 	var jobs []*verify.Job
 	submit := func(raw []byte) {
-		j := verify.NewJob(submission(raw))
+		j := &verify.Job{Submission: submission(raw)}
 		require.NoError(t, p.Submit(t.Context(), j))
 		jobs = append(jobs, j)
 	}
@@ -101,7 +102,7 @@ func TestUnsignedKeysAreDropped(t *testing.T) {
 	p := verify.New(config(1))
 	var jobs []*verify.Job
 	for _, extra := range []string{`"verified":true,`, `"x":1,"x":2,`, `"":{"id":null},`, `"relays" : ["wss://elsewhere"] , `} {
-		j := verify.NewJob(submission([]byte(strings.Replace(raw, `"content"`, extra+`"content"`, 1))))
+		j := &verify.Job{Submission: submission([]byte(strings.Replace(raw, `"content"`, extra+`"content"`, 1)))}
 		require.NoError(t, p.Submit(t.Context(), j))
 		jobs = append(jobs, j)
 	}
@@ -131,7 +132,7 @@ func TestPool(t *testing.T) {
 	raw := nostrtest.Raw(nostrtest.Event(t, "alice"))
 	var jobs []*verify.Job
 	for {
-		j := verify.NewJob(submission(raw))
+		j := &verify.Job{Submission: submission(raw)}
 		within, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		err := p.Submit(within, j)
 		cancel()
@@ -148,10 +149,39 @@ func TestPool(t *testing.T) {
 	cancel()
 	require.NoError(t, p.Run(ctx, func() {}))
 	for _, j := range jobs {
-		<-j.Done
 		require.True(t, j.Verdict.Accepted())
 	}
 	require.EqualValues(t, len(jobs), observed.Load())
+}
+
+// TestLargeEventsHoldNobodyUp has a worker that never comes back from a large event, as far as others can tell, and others that wait
+// for it: small ones are verified meanwhile.
+func TestLargeEventsHoldNobodyUp(t *testing.T) {
+	for _, workers := range []int{2, 3, 8} {
+		cfg := config(workers)
+		cfg.Policy.Content, cfg.Wire.Content = 1<<20, 1<<20
+		p := verify.New(cfg)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- p.Run(ctx, func() {}) }()
+		hold := make(chan struct{})
+		large := nostrtest.Raw(nostrtest.Event(t, "alice", nostrtest.Content(strings.Repeat("x", 64<<10))))
+		var later atomic.Int64
+		for range 4 * workers {
+			require.NoError(t, p.Submit(ctx, &verify.Job{Submission: submission(large), Done: func() {
+				<-hold
+				later.Add(1)
+			}}))
+		}
+		done := make(chan struct{})
+		require.NoError(t, p.Submit(ctx, &verify.Job{Submission: submission(nostrtest.Raw(nostrtest.Event(t, "bob"))), Done: func() { close(done) }}))
+		<-done
+		require.Zero(t, later.Load())
+		close(hold)
+		cancel()
+		require.NoError(t, <-ended)
+		require.EqualValues(t, 4*workers, later.Load())
+	}
 }
 
 func BenchmarkVerify(b *testing.B) {
@@ -163,14 +193,14 @@ func BenchmarkVerify(b *testing.B) {
 	for i := range raws {
 		raws[i] = nostrtest.Raw(nostrtest.Event(b, "alice", nostrtest.Content(strconv.Itoa(i)+strings.Repeat("x", 300)), nostrtest.Tag("t", "x")))
 	}
-	var last *verify.Job
+	var all sync.WaitGroup
 	n := 0
 	for b.Loop() {
-		last = verify.NewJob(submission(raws[n%len(raws)]))
+		all.Add(1)
+		_ = p.Submit(ctx, &verify.Job{Submission: submission(raws[n%len(raws)]), Done: all.Done})
 		n++
-		_ = p.Submit(ctx, last)
 	}
-	<-last.Done
+	all.Wait()
 	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "events/s")
 	cancel()
 	<-done
