@@ -94,11 +94,11 @@ type sides struct {
 	attacked      time.Duration // how long
 }
 
-// startSides starts both relays and lets their clients work a little: what is made at first use is no leak. close has to
-// be called in any case.
-func startSides(ctx context.Context, binary string) (*sides, error) {
+// startSides starts both relays and lets their clients work a little, and as many others as attack at a time come and go: what is
+// made at first use is no leak, and how long it takes no harm that is done by attackers. close has to be called in any case.
+func startSides(ctx context.Context, binary string, sockets int) (*sides, error) {
 	s := &sides{}
-	for _, side := range []*side{&s.victim, &s.other} {
+	for i, side := range []*side{&s.victim, &s.other} {
 		var err error
 		if side.server, err = startServer(ctx, binary); err != nil {
 			return s, err
@@ -106,6 +106,10 @@ func startSides(ctx context.Context, binary string) (*sides, error) {
 		if side.good, err = meetGood(ctx, side.server); err != nil {
 			return s, fmt.Errorf("connect well-behaved clients: %w", err)
 		}
+		if err = side.good.crowd(ctx, side.server.url(), sockets); err != nil {
+			return s, fmt.Errorf("connect a crowd: %w", err)
+		}
+		side.good.phase = time.Duration(i) * publishEvery / (4 * goodPairs)
 	}
 	return s, s.run(ctx, 2*time.Second, func(*side) *observed { return nil })
 }
@@ -142,7 +146,7 @@ func runHostile(ctx context.Context, h hostile, out io.Writer) (err error) {
 		h.seed = rand.Uint64() //nolint:gosec // printed, and meant to be repeated
 	}
 	fmt.Fprintf(os.Stderr, "bench: seed %d, starting two all-in-ones\n", h.seed)
-	both, err := startSides(ctx, h.binary)
+	both, err := startSides(ctx, h.binary, h.sockets)
 	defer func() { err = errors.Join(err, both.close()) }()
 	if err != nil {
 		return err
