@@ -33,16 +33,18 @@ func (q *Queue[K, V]) Next() V { return q.lines[q.order[0]][0] }
 func (q *Queue[K, V]) Take() V {
 	who := q.order[0]
 	line := q.lines[who]
+	value := line[0]
+	clear(line[:1]) // what has been taken is not kept by the line
 	q.order = q.order[1:]
 	if len(line) == 1 {
 		delete(q.lines, who)
 		if len(q.order) == 0 {
 			q.order = nil // and its memory
 		}
-		return line[0]
+		return value
 	}
 	q.lines[who], q.order = line[1:], append(q.order, who)
-	return line[0]
+	return value
 }
 
 // Remove takes out what is unwanted and returns it, that of each key in its order.

@@ -189,8 +189,8 @@ const (
 	// batchEvents and batchBytes bound one message to ingest.
 	batchEvents = 256
 	batchBytes  = 2 << 20
-	// submitWindow is what ingest needs to be busy, and no more: in what waits here connections take turns, what
-	// ingest has it takes in the order in which it came.
+	// submitWindow is what ingest needs to be busy, and no more: in what waits here connections take turns, in what
+	// ingest has only keys do.
 	submitWindow = 1024
 	// controlFrames and controlBytes bound what is never dropped; reading stops at half of it.
 	controlFrames = 4096

@@ -4,7 +4,7 @@
 // # The way of a submission
 //
 //	stream reader ──▶ verify.Pool ──▶ stream sequencer ──▶ commit.Queue ──▶ Postgres ──▶ outbox.Publisher ──▶ JetStream
-//	                  (any order)     (order of arrival)   (one batch        │
+//	                  (any order)     (order of client)    (one batch        │
 //	                                                        at a time)       └──▶ verdict ──▶ stream writer
 //
 // Each stage is bounded, and a full stage makes the one before it wait, up to the reader, which then no longer
@@ -16,7 +16,7 @@
 //   - An accepting verdict follows the commit (ephemeral kinds: the acknowledgement of JetStream).
 //   - Every submission that was read gets one verdict, unless its stream dies first; what was on its way is
 //     committed nevertheless, and the caller, who sends it again elsewhere, is told "duplicate".
-//   - What one client sends takes effect in the order of sending (see commit.Queue).
+//   - What one client sends takes effect in the order of sending (see stream and commit.Queue).
 //   - Neither Postgres nor NATS has to be there: without the former verdicts are "try again", without the latter
 //     only ephemeral events are, and rows wait in the outbox.
 //

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -243,10 +244,12 @@ func (st *stream) next(sub *submission) []*submission {
 	}
 	if n == len(line) {
 		delete(st.lines, client)
-	} else {
-		st.lines[client] = line[n:]
+		return line
 	}
-	return line[:n]
+	st.lines[client] = line[n:]
+	ready := slices.Clone(line[:n])
+	clear(line[:n]) // what is answered is not kept by the line
+	return ready
 }
 
 // hand gives a verified submission to the queue that it belongs to.

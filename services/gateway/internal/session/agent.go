@@ -98,7 +98,7 @@ func (s *Session) agentMay(f *wire.Frame, now time.Time) (wait time.Duration, ok
 	if agents == nil {
 		return 0, true
 	}
-	ev, err := wire.DecodeEvent(f.RawEvent, s.srv.cfg.Wire)
+	ev, err := s.decodeEvent(f)
 	if err != nil {
 		return 0, true // ingest says what is wrong
 	}

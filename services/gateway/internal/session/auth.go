@@ -61,7 +61,10 @@ func (s *Session) authenticate(f *wire.Frame) {
 		refuse(fault.AuthRequired, "authentication already failed")
 		return
 	}
-	ev, err := wire.DecodeEvent(f.RawEvent, s.srv.cfg.Wire)
+	ev, err := s.decodeEvent(f)
+	if s.ctx.Err() != nil {
+		return // nobody is left to answer
+	}
 	if err == nil {
 		err = auth.CheckAuthEvent(ev, s.auth.challenge, *s.hosts.Load(), start, s.srv.cfg.AuthWindow)
 	}

@@ -87,7 +87,7 @@ func (s *Session) joining(f *wire.Frame) (p *commonv1.Principal, joined func(fau
 	if len(guests) == 0 {
 		return p, nil
 	}
-	ev, err := wire.DecodeEvent(f.RawEvent, s.srv.cfg.Wire)
+	ev, err := s.decodeEvent(f)
 	if err != nil || ev.Kind != nostr.KindRelayJoinRequest || !slices.Contains(guests, ev.PubKey) {
 		return p, nil
 	}

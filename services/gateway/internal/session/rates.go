@@ -42,7 +42,7 @@ func QuotaExceeded(wait time.Duration) error {
 }
 
 // trialEvents is how many EVENTs may wait for their verdict of a client that has sent no good one yet, or an invalid
-// one since. Ingest verifies in the order of arrival: what is forged is to cost nobody much time there.
+// one since. Clients take turns in being verified, but keys cost nothing: what is forged is to cost nobody much time there.
 const trialEvents = 16
 
 // slot waits for a place for one EVENT in flight, which only the reading goroutine does; free gives it back. It is not ok when the connection has ended.

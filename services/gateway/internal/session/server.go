@@ -151,14 +151,15 @@ func NewServer(cfg Config, deps Deps) *Server {
 // largeFrame is how many bytes make a frame a large one. A smaller one is decoded in some ten microseconds.
 const largeFrame = 16 << 10
 
-// decode decodes a frame. Large ones take at most half of the processors at a time: what takes milliseconds keeps those waiting
-// who send what takes microseconds. The error is about the frame, or the cause of ctx's end.
-func (srv *Server) decode(ctx context.Context, msg []byte) (wire.Frame, error) {
-	if len(msg) > largeFrame {
-		if err := srv.decoding.Acquire(ctx, 1); err != nil {
-			return wire.Frame{}, context.Cause(ctx)
-		}
-		defer srv.decoding.Release(1)
+// mayDecode waits until so many bytes of a frame may be decoded, and done says that they are. Large frames take at most half of the
+// processors at a time, but one at least: what takes milliseconds is not to keep those waiting who send what takes microseconds.
+// It is not ok when ctx has ended.
+func (srv *Server) mayDecode(ctx context.Context, size int) (done func(), ok bool) {
+	if size <= largeFrame {
+		return func() {}, true
 	}
-	return wire.Decode(msg, srv.cfg.Wire)
+	if srv.decoding.Acquire(ctx, 1) != nil {
+		return nil, false
+	}
+	return func() { srv.decoding.Release(1) }, true
 }

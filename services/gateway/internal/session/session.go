@@ -146,7 +146,12 @@ func (s *Session) Message(text bool, msg []byte) {
 		return
 	}
 	start := time.Now()
-	f, err := s.srv.decode(s.ctx, msg)
+	decoded, ok := s.srv.mayDecode(s.ctx, len(msg))
+	if !ok {
+		return // nobody is left to answer
+	}
+	f, err := wire.Decode(msg, s.srv.cfg.Wire)
+	decoded()
 	s.srv.Metrics.FrameIn(s.ctx, f.Label)
 	if err != nil {
 		s.malformed(err, start)
@@ -169,6 +174,16 @@ func (s *Session) Message(text bool, msg []byte) {
 	default:
 		s.notice(fault.FrameText(fault.Invalid, "unknown message type"))
 	}
+}
+
+// decodeEvent decodes the event of a frame that has been decoded. The error is about the event, or the cause of the connection's end.
+func (s *Session) decodeEvent(f *wire.Frame) (*nostr.Event, error) {
+	decoded, ok := s.srv.mayDecode(s.ctx, len(f.RawEvent))
+	if !ok {
+		return nil, context.Cause(s.ctx)
+	}
+	defer decoded()
+	return wire.DecodeEvent(f.RawEvent, s.srv.cfg.Wire)
 }
 
 // TooBig answers a frame that exceeds the limit, as far as its beginning says to whom the answer goes.

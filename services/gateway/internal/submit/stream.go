@@ -11,7 +11,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/apiary-relay/apiary/pkg/fault"
 	"github.com/apiary-relay/apiary/pkg/telemetry"
 	"github.com/apiary-relay/apiary/pkg/turns"
 	ingestv1 "github.com/apiary-relay/apiary/proto/gen/apiary/ingest/v1"
@@ -27,7 +26,6 @@ type stream struct {
 	rpc  grpc.BidiStreamingClient[ingestv1.PublishRequest, ingestv1.PublishResponse]
 
 	mu      sync.Mutex
-	ended   bool
 	lastRef uint64
 	queue   turns.Queue[uint64, *job] // not sent yet, by affinity: connections take turns
 	pending map[uint64]*job           // sent, by ref
@@ -36,16 +34,12 @@ type stream struct {
 
 var errLeft = errors.New("replica left and owes nothing")
 
-// enqueue appends j unless the stream has ended.
-func (st *stream) enqueue(j *job) bool {
+// enqueue appends j. The stream must not have ended.
+func (st *stream) enqueue(j *job) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if st.ended {
-		return false
-	}
 	st.queue.Add(j.Affinity, j)
 	st.notify()
-	return true
 }
 
 func (st *stream) notify() {
@@ -127,7 +121,6 @@ func (st *stream) expired(now time.Time) []*job {
 func (st *stream) end() (sent, unsent []*job) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	st.ended = true
 	refs := make([]uint64, 0, len(st.pending))
 	for ref := range st.pending {
 		refs = append(refs, ref)
@@ -174,31 +167,8 @@ func (s *Submitter) stream(ctx context.Context, n replica.Node[Client], left <-c
 	cancel(err)
 	wg.Wait()
 
-	s.forget(st)
-	sent, unsent := st.end()
-	s.retry(ctx, sent)
-	for _, j := range unsent {
-		s.dispatch(j)
-	}
+	s.forget(ctx, st)
 	return context.Cause(ctx)
-}
-
-// retry sends again what was sent on a stream that broke, each at most once more.
-func (s *Submitter) retry(ctx context.Context, sent []*job) {
-	var again int64
-	patience := time.Now().Add(s.cfg.Patience)
-	for _, j := range sent {
-		if j.attempts >= maxAttempts {
-			j.fail(fault.Overloaded)
-			continue
-		}
-		again++
-		j.parkEnd = patience
-		s.dispatch(j)
-	}
-	if again > 0 {
-		s.m.Retried(ctx, again)
-	}
 }
 
 // send sends whatever waits until the stream breaks, or until the replica has left and owes nothing.

@@ -97,56 +97,80 @@ func (s *Submitter) Submit(sub Submission) {
 // dispatch gives j to a stream or parks it.
 func (s *Submitter) dispatch(j *job) {
 	s.mu.Lock()
-	for len(s.streams) > 0 {
-		st := s.streams[j.Affinity%uint64(len(s.streams))]
-		if st.enqueue(j) {
-			s.mu.Unlock()
-			return
-		}
-		s.removeLocked(st) // broken, and its goroutine is about to say so
-	}
-	if s.stopped {
-		s.mu.Unlock()
-		j.fail(fault.Overloaded)
-		return
-	}
-	s.parked = append(s.parked, j)
+	placed := s.placeLocked(j)
 	s.mu.Unlock()
+	if !placed {
+		j.fail(fault.Overloaded)
+	}
 }
 
-// removeLocked makes a stream unusable for new submissions. Called with mu held.
-func (s *Submitter) removeLocked(st *stream) {
+// placeLocked is dispatch, called with mu held. It reports false when the submitter has stopped.
+func (s *Submitter) placeLocked(j *job) bool {
+	if n := uint64(len(s.streams)); n > 0 {
+		s.streams[j.Affinity%n].enqueue(j)
+		return true
+	}
+	if s.stopped {
+		return false
+	}
+	s.parked = append(s.parked, j)
+	return true
+}
+
+// remove makes a stream unusable for new submissions.
+func (s *Submitter) remove(st *stream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if i := slices.Index(s.streams, st); i >= 0 {
 		s.streams = slices.Delete(s.streams, i, i+1)
 		s.leaving = append(s.leaving, st)
 	}
 }
 
-func (s *Submitter) remove(st *stream) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.removeLocked(st)
-}
-
-// add makes a stream usable and gives it what was parked.
+// add makes a stream usable and gives it what was parked, before anything that comes later.
 func (s *Submitter) add(st *stream) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.streams = append(s.streams, st)
 	slices.SortFunc(s.streams, func(a, b *stream) int { return cmp.Compare(a.name, b.name) })
 	parked := s.parked
 	s.parked = nil
-	s.mu.Unlock()
 	for _, j := range parked {
-		s.dispatch(j)
+		s.placeLocked(j) // there is a stream
 	}
 }
 
-// forget drops a stream that has ended.
-func (s *Submitter) forget(st *stream) {
+// forget drops a stream that broke and passes on what was left on it, before anything that comes later: what was sent, each at
+// most once more, and what was not.
+func (s *Submitter) forget(ctx context.Context, st *stream) {
+	patience := time.Now().Add(s.cfg.Patience)
+	var failed []*job
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.removeLocked(st)
-	s.leaving = slices.DeleteFunc(s.leaving, func(x *stream) bool { return x == st })
+	isThis := func(other *stream) bool { return other == st }
+	s.streams, s.leaving = slices.DeleteFunc(s.streams, isThis), slices.DeleteFunc(s.leaving, isThis)
+	sent, unsent := st.end()
+	sent = slices.DeleteFunc(sent, func(j *job) bool {
+		if j.attempts < maxAttempts {
+			j.parkEnd = patience
+			return false
+		}
+		failed = append(failed, j)
+		return true
+	})
+	later := s.parked // what came while the stream was leaving and no other was there
+	s.parked = nil
+	for _, j := range slices.Concat(sent, unsent, later) {
+		if !s.placeLocked(j) {
+			failed = append(failed, j)
+		}
+	}
+	s.mu.Unlock()
+	for _, j := range failed {
+		j.fail(fault.Overloaded)
+	}
+	if len(sent) > 0 {
+		s.m.Retried(ctx, int64(len(sent)))
+	}
 }
 
 // Run keeps streams to all replicas until ctx ends; then it fails what is left and returns.

@@ -21,7 +21,8 @@ type Submission struct {
 	Gateway string
 }
 
-// Client is who sends events to a community. What one sends keeps its order, and clients take turns.
+// Client is who sends events to a community. What one sends keeps its order, and clients take turns. A guest that asks to join is
+// another one than the members that share its connection.
 type Client struct {
 	Community int64
 	Key       nostr.PubKey

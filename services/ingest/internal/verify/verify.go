@@ -2,8 +2,7 @@
 // signatures, so that no more of it runs at once than there are cores, however many streams there are. It
 // must never block on anything but work: no database, no bus.
 //
-// A Pool's workers take each client's jobs in order of submission, and finish jobs in any order; whoever needs one
-// keeps it. Clients take turns, and large events have a queue of their own: nobody waits for all that another one has sent, or
+// A Pool's workers finish jobs in any order; whoever needs one keeps it. Clients take turns, and large events have a queue of their own: nobody waits for all that another one has sent, or
 // for what takes as long to read as many signatures take to verify. A job belongs to the worker from Submit until it is done, and to the submitter before
 // and after.
 package verify
