@@ -19,24 +19,33 @@ import (
 // is not held back as a whole, since that may be many who ask little each: only who hurries, in asking more before what it
 // has asked for is done, is greedy then, whatever its key has used.
 //
+// Keys may also come all at once, each with a burst that it has not used. Who has come a moment ago is a newcomer: it is due no
+// earlier than when it is one no more, so that those who have been there go first, and until then all newcomers together get only a
+// part of the places.
+//
 // Safe for concurrent use; no goroutines but the timers of places that rest.
 type Fair[K, C comparable] struct {
 	usage  *Keyed[K] // milliseconds of holding a place
 	crowds *Keyed[C] // likewise
 	places int
-	greedy int // places for the greedy
+	most   [classes]int // places that a class may have
+	grace  time.Duration
 
 	mu      sync.Mutex
-	held    int          // guarded by mu
-	heldBy  [2]int       // guarded by mu; of held: by modest and by greedy keys; of the latter those that rest as well
-	waiting [2]fairQueue // guarded by mu; likewise
-	asked   uint64       // guarded by mu; numbers the waiters
+	held    int                // guarded by mu
+	heldBy  [classes]int       // guarded by mu; of held, by class; of the greedy those that rest as well
+	waiting [classes]fairQueue // guarded by mu
+	asked   uint64             // guarded by mu; numbers the waiters
 }
 
 // FairConfig says how a Fair shares.
 type FairConfig struct {
 	// Places is how many there are, Greedy how many of them those may have that are beyond their share; at least 1 each.
 	Places, Greedy int
+	// Grace is for how long one is a newcomer, and Newcomers how many places they may have; at least 1. A Grace of 0 makes nobody
+	// a newcomer.
+	Grace     time.Duration
+	Newcomers int
 	// Share is a key's time of holding one place, a second in the long run, and Burst at once; 0 makes every key modest.
 	Share, Burst time.Duration
 	// CrowdShare and CrowdBurst are the same of a crowd.
@@ -51,15 +60,19 @@ type Asker[K, C comparable] struct {
 	Crowd C
 	// Hurries is set for who asks while much that it has asked for before is not done.
 	Hurries bool
+	// Came is when it came; the zero time is long ago.
+	Came time.Time
 	// Places is how many its work takes; 0 is one. It is let in as soon as one is free, and takes the others from those who
 	// come after it: nothing is too much for what there is.
 	Places int
 }
 
-// Classes of keys.
+// Classes of those who ask.
 const (
 	modest = iota
+	newcomer
 	greedy
+	classes
 )
 
 // A place rests restFactor times as long as its work took, and maxRest at most: who waits for one is not to pay for what took
@@ -75,7 +88,8 @@ func NewFair[K, C comparable](cfg FairConfig) *Fair[K, C] {
 	return &Fair[K, C]{
 		usage:  NewKeyed[K](float64(cfg.Share.Milliseconds()), int(cfg.Burst.Milliseconds()), cfg.Keys),
 		crowds: NewKeyed[C](float64(cfg.CrowdShare.Milliseconds()), int(cfg.CrowdBurst.Milliseconds()), cfg.Keys),
-		places: places, greedy: min(max(cfg.Greedy, 1), places),
+		places: places, grace: cfg.Grace,
+		most: [classes]int{modest: places, newcomer: min(max(cfg.Newcomers, 1), places), greedy: min(max(cfg.Greedy, 1), places)},
 	}
 }
 
@@ -83,30 +97,39 @@ func NewFair[K, C comparable](cfg FairConfig) *Fair[K, C] {
 // error is then the cause of that.
 func (f *Fair[K, C]) Acquire(ctx context.Context, who Asker[K, C]) (release func(), err error) {
 	began := time.Now()
-	w := &fairWaiter{places: max(who.Places, 1), granted: make(chan struct{})}
+	w := &fairWaiter{places: max(who.Places, 1), granted: make(chan struct{}), due: began}
 	beyond, crowded := f.spend(who, 1, began, began)
+	if settled := who.Came.Add(f.grace); settled.After(began) {
+		w.class, w.due = newcomer, settled
+	}
 	if beyond || (crowded && who.Hurries) {
 		w.class = greedy
 	}
-	w.due = began.Add(f.usage.Used(who.Key, began))
+	w.due = w.due.Add(f.usage.Used(who.Key, began))
 	f.mu.Lock()
 	f.asked++
 	w.turn = f.asked
-	heap.Push(&f.waiting[w.class], w)
+	class := w.class
+	heap.Push(&f.waiting[class], w)
 	f.grant()
 	f.mu.Unlock()
-	select {
-	case <-w.granted:
-	case <-ctx.Done():
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if w.place >= 0 {
-			heap.Remove(&f.waiting[w.class], w.place)
-		} else {
-			f.held -= w.places
-			f.free(w)
+	var settled <-chan time.Time
+	if class == newcomer {
+		timer := time.NewTimer(who.Came.Add(f.grace).Sub(began))
+		defer timer.Stop()
+		settled = timer.C
+	}
+	for waiting := true; waiting; {
+		select {
+		case <-w.granted:
+			waiting = false
+		case <-settled:
+			f.settle(w)
+			settled = nil
+		case <-ctx.Done():
+			f.giveUp(w)
+			return nil, context.Cause(ctx)
 		}
-		return nil, context.Cause(ctx)
 	}
 	began = time.Now()
 	return func() {
@@ -115,6 +138,30 @@ func (f *Fair[K, C]) Acquire(ctx context.Context, who Asker[K, C]) (release func
 		f.spend(who, int(took.Milliseconds()), began, now)
 		f.release(w, took)
 	}, nil
+}
+
+// giveUp takes back what w has asked for, or got meanwhile.
+func (f *Fair[K, C]) giveUp(w *fairWaiter) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if w.place >= 0 {
+		heap.Remove(&f.waiting[w.class], w.place)
+	} else {
+		f.held -= w.places
+		f.free(w)
+	}
+}
+
+// settle makes one that still waits a newcomer no more: it is not to wait for what others hold who were new with it.
+func (f *Fair[K, C]) settle(w *fairWaiter) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if w.place >= 0 {
+		heap.Remove(&f.waiting[newcomer], w.place)
+		w.class = modest
+		heap.Push(&f.waiting[modest], w)
+		f.grant()
+	}
 }
 
 // spend notes use since a time, and reports whether the key and the crowd are beyond their share.
@@ -150,12 +197,9 @@ func (f *Fair[K, C]) free(w *fairWaiter) {
 // grant gives free places to whose turn it is. Called with mu held.
 func (f *Fair[K, C]) grant() {
 	for f.held < f.places {
-		class := modest
-		if len(f.waiting[modest]) == 0 {
-			class = greedy
-			if len(f.waiting[greedy]) == 0 || f.heldBy[greedy] >= f.greedy {
-				return
-			}
+		class := f.next()
+		if class < 0 {
+			return
 		}
 		w := heap.Pop(&f.waiting[class]).(*fairWaiter) //nolint:forcetypeassert // the queue holds nothing else
 		f.held += w.places
@@ -164,9 +208,23 @@ func (f *Fair[K, C]) grant() {
 	}
 }
 
+// next is the class whose turn it is, -1 if no class that waits may have a place. Called with mu held.
+func (f *Fair[K, C]) next() int {
+	may := func(class int) bool { return len(f.waiting[class]) > 0 && f.heldBy[class] < f.most[class] }
+	switch {
+	case may(newcomer) && (!may(modest) || f.waiting[newcomer][0].due.Before(f.waiting[modest][0].due)):
+		return newcomer
+	case may(modest):
+		return modest
+	case may(greedy):
+		return greedy
+	}
+	return -1
+}
+
 // fairWaiter is one Acquire.
 type fairWaiter struct {
-	class   int
+	class   int // guarded by the Fair's mu while it waits
 	places  int
 	due     time.Time // when it asked, and what its key had used then
 	turn    uint64

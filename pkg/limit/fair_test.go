@@ -220,6 +220,79 @@ func TestWorkMayTakeSeveralPlaces(t *testing.T) {
 	})
 }
 
+// Many that come at once, each with a burst that it has not used, hold a part of the places, and nobody waits for them who was
+// there before; nor do they wait for ever for those.
+func TestNewcomersLetOthersGoFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const grace, work = time.Second, 100 * time.Millisecond
+		f := limit.NewFair[string, string](limit.FairConfig{Places: 4, Newcomers: 2, Grace: grace, Keys: 100})
+		came := time.Now()
+		var mu sync.Mutex
+		done := map[string][]time.Duration{} // since came
+		var wg sync.WaitGroup
+		ask := func(key string, came time.Time, began time.Time) {
+			wg.Go(func() {
+				who := by(key)
+				who.Came = came
+				release, err := f.Acquire(t.Context(), who)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				working := time.NewTimer(work)
+				<-working.C
+				release()
+				mu.Lock()
+				defer mu.Unlock()
+				done[key] = append(done[key], time.Since(began))
+			})
+		}
+		for range 30 {
+			ask("new", came, came)
+		}
+		synctest.Wait()
+		ask("old", time.Time{}, came)
+		wg.Wait()
+		require.Equal(t, []time.Duration{work}, done["old"], "a place is left")
+		// Ten times two at a time; then they are newcomers no more.
+		require.Equal(t, grace+3*work, done["new"][29])
+		require.Equal(t, 10*work, done["new"][19])
+
+		// More that were there ask than there are places, all the time. Who came a second ago is before those who ask later.
+		clear(done)
+		came = time.Now()
+		for range 8 {
+			wg.Go(func() {
+				for time.Since(came) < 2*grace {
+					release, err := f.Acquire(t.Context(), by("old"))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					working := time.NewTimer(work)
+					<-working.C
+					release()
+				}
+			})
+		}
+		synctest.Wait()
+		ask("new", came, came)
+		wg.Wait()
+		require.Len(t, done["new"], 1)
+		require.Greater(t, done["new"][0], grace)
+		require.Less(t, done["new"][0], grace+4*work)
+
+		// Who is no newcomer any more may have all places.
+		clear(done)
+		now := time.Now()
+		for range 4 {
+			ask("new", now.Add(-grace), now)
+		}
+		wg.Wait()
+		require.Equal(t, []time.Duration{work, work, work, work}, done["new"])
+	})
+}
+
 func TestWhoGivesUpLeavesTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFair(1, 1, 0, 0)
@@ -247,7 +320,9 @@ func TestPlacesAreNeitherLostNorMultiplied(t *testing.T) {
 		f := limit.NewFair[int, int](limit.FairConfig{
 			Places: places, Greedy: 2, Share: 50 * time.Millisecond, Burst: 100 * time.Millisecond,
 			CrowdShare: 50 * time.Millisecond, CrowdBurst: 100 * time.Millisecond, Keys: 8,
+			Grace: 200 * time.Millisecond, Newcomers: 2,
 		})
+		began := time.Now()
 		var held atomic.Int64
 		var wg sync.WaitGroup
 		for who := range 40 {
@@ -255,7 +330,9 @@ func TestPlacesAreNeitherLostNorMultiplied(t *testing.T) {
 				r := rand.New(rand.NewPCG(1, uint64(who)))
 				for range 50 {
 					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(r.IntN(30))*time.Millisecond)
-					if release, err := f.Acquire(ctx, limit.Asker[int, int]{Key: who % 10, Crowd: who % 3, Hurries: r.IntN(2) == 0}); err == nil {
+					if release, err := f.Acquire(ctx, limit.Asker[int, int]{
+						Key: who % 10, Crowd: who % 3, Hurries: r.IntN(2) == 0, Came: began.Add(time.Duration(who%4) * 100 * time.Millisecond),
+					}); err == nil {
 						require.LessOrEqual(t, held.Add(1), int64(places))
 						work := time.NewTimer(time.Duration(r.IntN(10)) * time.Millisecond)
 						<-work.C

@@ -41,12 +41,14 @@ type NATSConfig struct {
 const autoAdmin = "auto"
 
 // DefaultConfig returns the settings that differ for one process at a person's terminal: the log says only
-// what needs attention, the admin listener finds a place, and a stop takes less than ten seconds.
+// what needs attention, the admin listener finds a place, and a stop takes less than ten seconds; and no more queries run
+// at a time than the reader's pool has connections for, since those that wait there wait in the order of their coming.
 func DefaultConfig() Config {
 	var c Config
 	c.Process.Log.Level = slog.LevelWarn
 	c.Process.Admin.Listen = autoAdmin
 	c.Process.Drain.Timeout = 4 * time.Second
+	c.Services.Gateway.MaxQueries = 8
 	c.Process.StartTimeout = 5 * time.Minute // a private Postgres may have to recover after a crash
 	return c
 }

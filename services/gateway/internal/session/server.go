@@ -137,7 +137,7 @@ func NewServer(cfg Config, deps Deps) *Server {
 	return &Server{
 		cfg: cfg, Deps: deps,
 		bytes:   semaphore.NewWeighted(cfg.MaxEventBytes),
-		queries: limit.NewFair[askerKey, netip.Prefix](fairConfig(int(cfg.MaxQueries))),
+		queries: limit.NewFair[askerKey, netip.Prefix](queryPlaces(int(cfg.MaxQueries))),
 		large:   limit.NewFair[askerKey, netip.Prefix](fairConfig(largePlaces)),
 		parking: newParking(cfg.HistoryBytes),
 

@@ -33,6 +33,7 @@ type Session struct {
 	community *Community
 	hosts     atomic.Pointer[[]string] // of the community as is known now, which an AUTH event may name
 	client    *admit.Client
+	began     time.Time
 	auth      authState
 	slots     chan struct{} // a place for each EVENT in flight; made with the first one, as most connections only listen
 	trial     chan struct{} // another one for each of a client that is not trusted; likewise
@@ -56,6 +57,7 @@ func (srv *Server) Start(
 ) {
 	s := &Session{
 		srv: srv, conn: c, ctx: c.Context(), id: srv.lastID.Add(1), community: community, client: client,
+		began:   time.Now(),
 		queries: semaphore.NewWeighted(srv.cfg.ConnQueries),
 		subs:    make(map[string]*subscription),
 	}

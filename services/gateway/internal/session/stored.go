@@ -82,12 +82,26 @@ const (
 	askers       = 1 << 14
 )
 
+// A connection is a newcomer for so long, and one in newPart of the places are for all newcomers: many that come at once, each
+// with all that it may ask for at once, are not to keep those waiting that were there.
+const (
+	newGrace = time.Second
+	newPart  = 4
+)
+
 // fairConfig is how sessions share so many places.
 func fairConfig(places int) limit.FairConfig {
 	return limit.FairConfig{
 		Places: places, Greedy: places / greedyPart, Share: queryShare, Burst: queryBurst,
 		CrowdShare: addressShare, CrowdBurst: addressBurst, Keys: askers,
 	}
+}
+
+// queryPlaces is fairConfig for stored queries.
+func queryPlaces(places int) limit.FairConfig {
+	cfg := fairConfig(places)
+	cfg.Grace, cfg.Newcomers = newGrace, places/newPart
+	return cfg
 }
 
 // askerKey is whose share a stored query is counted to.
@@ -111,7 +125,7 @@ func asker(community int64, p *commonv1.Principal) turn {
 // asker is a principal of the connection, as of now.
 func (s *Session) asker(p *commonv1.Principal) turn {
 	who := asker(s.community.ID, p)
-	who.Crowd, who.Hurries = s.client.Network(), int64(s.jobs.inHand()) > s.srv.cfg.ConnQueries
+	who.Crowd, who.Hurries, who.Came = s.client.Network(), int64(s.jobs.inHand()) > s.srv.cfg.ConnQueries, s.began
 	return who
 }
 
