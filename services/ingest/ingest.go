@@ -146,8 +146,9 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		store.WithPublish(func(ctx context.Context, row *store.Row) { s.publisher.Publish(ctx, row) }))
 	limits := wire.DefaultLimits()
 	limits.Frame = cfg.MaxEvent
+	workers, large := cfg.workers()
 	s.verifier = verify.New(verify.Config{
-		Workers: cfg.workers(), Wire: limits, Now: deps.Now,
+		Workers: workers, Large: large, Wire: limits, Now: deps.Now,
 		Policy:  policy.Limits{Content: cfg.MaxContent, Skew: cfg.MaxSkew},
 		Observe: func(ctx context.Context, took time.Duration) { x.verify.Record(ctx, took.Seconds()) },
 	})

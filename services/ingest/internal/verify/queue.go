@@ -8,7 +8,7 @@ import (
 	"github.com/apiary-relay/apiary/services/ingest/internal/policy"
 )
 
-// queue is a bounded number of jobs, of which clients have one each in turn. The zero value is one that never has any.
+// queue is a bounded number of jobs, of which clients have one each in turn.
 type queue struct {
 	places chan struct{} // one element for each job
 	queued chan struct{} // likewise, from when it can be taken until a worker has claimed it; never full, because of places

@@ -2,9 +2,9 @@
 // signatures, so that no more of it runs at once than there are cores, however many streams there are. It
 // must never block on anything but work: no database, no bus.
 //
-// A Pool's workers finish jobs in any order; whoever needs one keeps it. Clients take turns, and large events have a queue of their own: nobody waits for all that another one has sent, or
-// for what takes as long to read as many signatures take to verify. A job belongs to the worker from Submit until it is done, and to the submitter before
-// and after.
+// A Pool's workers finish jobs in any order; whoever needs one keeps it. Clients take turns, and large events have a queue and
+// workers of their own: nobody waits for all that another one has sent, or for what takes as long to read as many signatures take
+// to verify. A job belongs to the worker from Submit until it is done, and to the submitter before and after.
 package verify
 
 import (
@@ -21,8 +21,8 @@ import (
 
 // Config bounds a Pool.
 type Config struct {
-	// Workers is how many events are verified at once; at least 1.
-	Workers int
+	// Workers is how many small events, or batches of them, are verified at once, and Large how many large ones; at least 1 each.
+	Workers, Large int
 	// Wire bounds the event's JSON. Its Content is ignored: Policy has that limit, and its text.
 	Wire wire.Limits
 	// Policy bounds what is in the event.
@@ -63,7 +63,7 @@ const (
 
 // New allocates a pool; its workers start with Run.
 func New(cfg Config) *Pool {
-	cfg.Workers = max(cfg.Workers, 1)
+	cfg.Workers, cfg.Large = max(cfg.Workers, 1), max(cfg.Large, 1)
 	cfg.Wire.Content = 0
 	return &Pool{cfg: cfg, small: newQueue(queuePerWorker * cfg.Workers), large: newQueue(queuedLarge)}
 }
@@ -81,12 +81,11 @@ func (p *Pool) Submit(ctx context.Context, j *Job) error {
 // lifecycle.Service; nothing may be submitted after its context ended.
 func (p *Pool) Run(ctx context.Context, ready func()) error {
 	var workers sync.WaitGroup
-	for i := range p.cfg.Workers {
-		large := p.large
-		if i >= max(p.cfg.Workers/2, 1) {
-			large = &queue{} // nothing, so that not all workers are busy with large ones
-		}
-		workers.Go(func() { p.work(ctx, large) })
+	for range p.cfg.Workers {
+		workers.Go(func() { p.work(ctx, p.small, p.waiting) })
+	}
+	for range p.cfg.Large {
+		workers.Go(func() { p.work(ctx, p.large, func(first *Job) []*Job { return []*Job{first} }) })
 	}
 	ready()
 	workers.Wait()
@@ -100,31 +99,21 @@ const (
 	maxBatchBytes = 64 << 10
 )
 
-// work takes small jobs, and those of another queue.
-func (p *Pool) work(ctx context.Context, large *queue) {
+// work takes jobs from a queue, each with those that gather returns.
+func (p *Pool) work(ctx context.Context, q *queue, gather func(first *Job) []*Job) {
 	for {
 		select {
-		case <-p.small.queued:
-			p.do(ctx, p.waiting(p.small.take()))
-		case <-large.queued:
-			p.do(ctx, []*Job{large.take()})
+		case <-q.queued:
+			p.do(ctx, gather(q.take()))
 		case <-ctx.Done():
-			p.finish(ctx, large)
-			return
-		}
-	}
-}
-
-// finish does what is queued.
-func (p *Pool) finish(ctx context.Context, large *queue) {
-	for {
-		select {
-		case <-p.small.queued:
-			p.do(ctx, p.waiting(p.small.take()))
-		case <-large.queued:
-			p.do(ctx, []*Job{large.take()})
-		default:
-			return
+			for { // what is queued
+				select {
+				case <-q.queued:
+					p.do(ctx, gather(q.take()))
+				default:
+					return
+				}
+			}
 		}
 	}
 }
