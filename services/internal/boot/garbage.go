@@ -3,6 +3,7 @@ package boot
 import (
 	"context"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
@@ -17,8 +18,8 @@ const (
 	mostBusyPercent = 400
 	// busyRoom is for how many bytes there is room while a process is busy, within the percents.
 	busyRoom = 128 << 20
-	// busyCycles is after how many collections between two looks a process is busy, and calmLooks after how many looks without
-	// any it is calm.
+	// busyCycles is after how many collections between two looks a process is busy, without waiting for the second look: load that
+	// comes at once would be collected a hundred times by then. calmLooks is after how many looks without any it is calm.
 	busyCycles = 2
 	calmLooks  = 3
 	// freeLooks is after how many looks the system is given again what is not in use, at the earliest.
@@ -31,6 +32,8 @@ const (
 type garbage struct {
 	look func() heap
 	set  func(percent int)
+	// collected is closed some time after the next collection, before the one that follows it.
+	collected func() <-chan struct{}
 	// free gives the system what is not in use. By itself the runtime does that little by little, after the percents.
 	free func()
 
@@ -51,9 +54,17 @@ func newGarbage() *garbage {
 			metrics.Read(samples)
 			return heap{samples[0].Value.Uint64(), samples[1].Value.Uint64()}
 		},
-		set:  func(percent int) { debug.SetGCPercent(percent) },
-		free: debug.FreeOSMemory,
+		set:       func(percent int) { debug.SetGCPercent(percent) },
+		collected: collected,
+		free:      debug.FreeOSMemory,
 	}
+}
+
+// collected returns a channel that is closed when what it leaves behind has been collected.
+func collected() <-chan struct{} {
+	done := make(chan struct{})
+	runtime.AddCleanup(new([32]byte), func(done chan struct{}) { close(done) }, done)
+	return done
 }
 
 // Run adapts until ctx is done. It implements lifecycle.Service. Whoever sets GOGC decides instead.
@@ -66,39 +77,50 @@ func (g *garbage) Run(ctx context.Context, ready func()) error {
 	g.cycles = g.look().cycles
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
+	collected := g.collected()
 	for {
 		select {
 		case <-tick.C:
 			g.adapt(g.look())
+		case <-collected:
+			g.hurry(g.look())
+			collected = g.collected()
 		case <-ctx.Done():
 			return nil
 		}
 	}
 }
 
-// adapt sets the percent if it has to change by more than a tenth, since each change stops the world for a moment.
+// adapt is a look.
 func (g *garbage) adapt(h heap) {
-	since := h.cycles - g.cycles
-	g.cycles = h.cycles
+	g.hurry(h)
 	g.quiet++
 	g.kept++
-	if since > 0 {
+	if h.cycles != g.cycles {
 		g.quiet = 0
 	}
-	percent := g.percent
-	switch {
-	case since >= busyCycles:
-		percent = min(max(busyRoom*100/int(max(h.live, 1)), busyPercent), mostBusyPercent)
-	case g.quiet >= calmLooks:
-		percent = calmPercent
+	g.cycles = h.cycles
+	if g.quiet >= calmLooks {
+		g.change(calmPercent)
 	}
+	if g.used && g.percent == calmPercent && g.quiet >= calmLooks && g.kept >= freeLooks {
+		g.used, g.kept = false, 0
+		g.free()
+	}
+}
+
+// hurry makes room if the process has become busy since the last look.
+func (g *garbage) hurry(h heap) {
+	if h.cycles-g.cycles >= busyCycles {
+		g.change(min(max(busyRoom*100/int(max(h.live, 1)), busyPercent), mostBusyPercent))
+	}
+}
+
+// change sets the percent if it changes by more than a tenth, since each change stops the world for a moment.
+func (g *garbage) change(percent int) {
 	if 10*max(percent-g.percent, g.percent-percent) > g.percent {
 		g.percent = percent
 		g.set(percent)
 		g.used = true
-	}
-	if g.used && percent == calmPercent && g.quiet >= calmLooks && g.kept >= freeLooks {
-		g.used, g.kept = false, 0
-		g.free()
 	}
 }

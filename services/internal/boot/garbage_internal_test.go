@@ -2,6 +2,8 @@ package boot
 
 import (
 	"context"
+	"runtime"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -88,6 +90,7 @@ func TestGarbageIsAdapted(t *testing.T) {
 			g.look = func() heap { return heap{} }
 			g.set = func(percent int) { set = append(set, percent) }
 			g.free = func() {}
+			g.collected = func() <-chan struct{} { return nil }
 			ready := false
 			require.NoError(t, g.Run(ctx, func() { ready = true }))
 			require.True(t, ready)
@@ -98,6 +101,45 @@ func TestGarbageIsAdapted(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Load that comes at once is not collected over and over until the next look.
+func TestRoomIsMadeWithoutWaitingForALook(t *testing.T) {
+	t.Setenv("GOGC", "")
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), lookEvery/2)
+		defer cancel()
+		var set []int
+		cycles := uint64(100)
+		done := make(chan struct{}, busyCycles+1)
+		g := &garbage{
+			look:      func() heap { return heap{cycles, busyRoom} },
+			set:       func(percent int) { set = append(set, percent) },
+			collected: func() <-chan struct{} { return done },
+			free:      func() {},
+		}
+		var running sync.WaitGroup
+		running.Go(func() { _ = g.Run(ctx, func() {}) })
+		for range busyCycles + 1 {
+			synctest.Wait()
+			cycles++
+			done <- struct{}{}
+			synctest.Wait()
+			if cycles < 100+busyCycles {
+				require.Empty(t, set, "one is no load")
+			} else {
+				require.Equal(t, []int{100}, set, "set once")
+			}
+		}
+		running.Wait()
+	})
+}
+
+func TestCollectionsAreTold(t *testing.T) {
+	t.Parallel()
+	done := collected()
+	runtime.GC()
+	<-done
 }
 
 func TestGarbageKnowsTheCollector(t *testing.T) {
