@@ -81,6 +81,7 @@ type figures struct {
 	PacedP99  float64 `json:"paced_p99_ms"`
 	Lost      int     `json:"lost"`
 	Twice     int     `json:"twice"`
+	Cut       int     `json:"cut"` // subscribers that the server has closed the connection of, of whose deliveries the rest is lost
 }
 
 // runFanout measures all servers with all crowds. The error is that one of ours was not delivered, or twice, or that the
@@ -97,7 +98,7 @@ func runFanout(ctx context.Context, f fanout, out io.Writer) error {
 	var faults []error
 	servers := list(f.only)
 	if len(servers) > 0 {
-		fmt.Fprintln(table, "SERVER\tCROWD\tDELIVERIES/S\tCPU\tAT HALF: p50 p99\tAT THE PACE: p50 p99\tLOST, TWICE")
+		fmt.Fprintln(table, "SERVER\tCROWD\tDELIVERIES/S\tCPU\tAT HALF: p50 p99\tAT THE PACE: p50 p99\tLOST, TWICE\tCUT OFF")
 	}
 	for _, shape := range f.crowds {
 		if !strings.Contains(shape.name, f.shape) {
@@ -110,8 +111,8 @@ func runFanout(ctx context.Context, f fanout, out io.Writer) error {
 			if err != nil {
 				return fmt.Errorf("%s, %s: %w", name, shape.name, err)
 			}
-			fmt.Fprintf(table, "%s\t%s\t%.0f\t%.2f µs\t%.1f %.1f ms\t%.1f %.1f ms\t%d, %d\n", name, shape.name,
-				got.PerSecond, got.CPU, got.P50, got.P99, got.PacedP50, got.PacedP99, got.Lost, got.Twice)
+			fmt.Fprintf(table, "%s\t%s\t%.0f\t%.2f µs\t%.1f %.1f ms\t%.1f %.1f ms\t%d, %d\t%d\n", name, shape.name,
+				got.PerSecond, got.CPU, got.P50, got.P99, got.PacedP50, got.PacedP99, got.Lost, got.Twice, got.Cut)
 			if name == "apiary" && got.Lost+got.Twice > 0 {
 				faults = append(faults, fmt.Errorf("%s: %d deliveries were lost and %d came twice", shape.name, got.Lost, got.Twice))
 			}
@@ -265,6 +266,7 @@ func (f *fanout) measure(ctx context.Context, name string, cfg crowd.Config) (go
 		return got, err
 	}
 	got.PacedP50, got.PacedP99, err = paced(f.perSec)
+	got.Cut = people.Cut()
 	return got, err
 }
 

@@ -45,6 +45,7 @@ type Crowd struct {
 	publishers []*Socket
 	readers    sync.WaitGroup
 	failed     atomic.Pointer[error] // the first that a reader met
+	cut        atomic.Int64          // subscribers that the server has parted with
 	closing    atomic.Bool
 
 	published int // messages, over all runs; each has a number
@@ -156,6 +157,9 @@ func (c *Crowd) enter(ctx context.Context) (*Socket, error) {
 	return s, nil
 }
 
+// Cut is how many subscribers the server has closed the connection of so far. What they do not get is lost.
+func (c *Crowd) Cut() int { return int(c.cut.Load()) }
+
 // Close ends all connections.
 func (c *Crowd) Close() {
 	c.closing.Store(true)
@@ -231,7 +235,7 @@ func (c *Crowd) listen(l *listener) {
 			r.delivered(got)
 		}
 		if err != nil {
-			c.fail(fmt.Errorf("subscriber: %w", err))
+			c.cut.Add(1) // what it does not get is lost
 			return
 		}
 	}

@@ -32,3 +32,15 @@ func TestEachTellsWhatIsThere(t *testing.T) {
 	there.Close()
 	require.Error(t, s.Each(func([]byte) {}))
 }
+
+// A server that parts with a subscriber loses what that does not get; the round goes on.
+func TestWhoIsCutOffLosesTheRest(t *testing.T) {
+	here, there := net.Pipe()
+	c := &Crowd{}
+	c.readers.Go(func() { c.listen(&listener{socket: &Socket{conn: here, buf: make([]byte, 16)}}) })
+	require.Zero(t, c.Cut())
+	there.Close()
+	c.readers.Wait()
+	require.Equal(t, 1, c.Cut())
+	require.Nil(t, c.failed.Load())
+}
