@@ -25,7 +25,12 @@ func by(key string) limit.Asker[string, string] { return limit.Asker[string, str
 // hold holds a place for a while.
 func hold(t *testing.T, f *limit.Fair[string, string], key string, d time.Duration) {
 	t.Helper()
-	release, err := f.Acquire(t.Context(), by(key))
+	holdAs(t, f, by(key), d)
+}
+
+func holdAs(t *testing.T, f *limit.Fair[string, string], who limit.Asker[string, string], d time.Duration) {
+	t.Helper()
+	release, err := f.Acquire(t.Context(), who)
 	if err != nil {
 		t.Error(err)
 		return
@@ -234,14 +239,7 @@ func TestNewcomersLetOthersGoFirst(t *testing.T) {
 			wg.Go(func() {
 				who := by(key)
 				who.Came = came
-				release, err := f.Acquire(t.Context(), who)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				working := time.NewTimer(work)
-				<-working.C
-				release()
+				holdAs(t, f, who, work)
 				mu.Lock()
 				defer mu.Unlock()
 				done[key] = append(done[key], time.Since(began))
@@ -264,14 +262,7 @@ func TestNewcomersLetOthersGoFirst(t *testing.T) {
 		for range 8 {
 			wg.Go(func() {
 				for time.Since(came) < 2*grace {
-					release, err := f.Acquire(t.Context(), by("old"))
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					working := time.NewTimer(work)
-					<-working.C
-					release()
+					hold(t, f, "old", work)
 				}
 			})
 		}
