@@ -20,8 +20,8 @@ import (
 // has asked for is done, is greedy then, whatever its key has used.
 //
 // Keys may also come all at once, each with a burst that it has not used. Who has come a moment ago is a newcomer: it is due no
-// earlier than when it is one no more, so that those who have been there go first, and until then all newcomers together get only a
-// part of the places.
+// earlier than when it is one no more, so that those who have been there go first, and until then newcomers leave them some of the
+// places.
 //
 // Safe for concurrent use; no goroutines but the timers of places that rest.
 type Fair[K, C comparable] struct {
@@ -42,8 +42,8 @@ type Fair[K, C comparable] struct {
 type FairConfig struct {
 	// Places is how many there are, Greedy how many of them those may have that are beyond their share; at least 1 each.
 	Places, Greedy int
-	// Grace is for how long one is a newcomer, and Newcomers how many places they may have; at least 1. A Grace of 0 makes nobody
-	// a newcomer.
+	// Grace is for how long one is a newcomer, and Newcomers how many places may be held that were given to such; at least 1. A
+	// Grace of 0 makes nobody a newcomer.
 	Grace     time.Duration
 	Newcomers int
 	// Share is a key's time of holding one place, a second in the long run, and Burst at once; 0 makes every key modest.
@@ -112,9 +112,10 @@ func (f *Fair[K, C]) Acquire(ctx context.Context, who Asker[K, C]) (release func
 	class := w.class
 	heap.Push(&f.waiting[class], w)
 	f.grant()
+	waits := w.place >= 0
 	f.mu.Unlock()
 	var settled <-chan time.Time
-	if class == newcomer {
+	if waits && class == newcomer {
 		timer := time.NewTimer(who.Came.Add(f.grace).Sub(began))
 		defer timer.Stop()
 		settled = timer.C
@@ -216,7 +217,7 @@ func (f *Fair[K, C]) next() int {
 		return newcomer
 	case may(modest):
 		return modest
-	case may(greedy):
+	case may(greedy) && len(f.waiting[newcomer]) == 0:
 		return greedy
 	}
 	return -1

@@ -28,7 +28,7 @@ type Config struct {
 	AgentsPerOwner       int `help:"Agents that one owner may have in a community (NIP-OA)." default:"100"`
 	AgentFramesPerSecond int `help:"Observer frames (NIP-AO) that one agent may send in a second; further ones are refused as rate-limited. 0 is no limit." default:"100"`
 
-	VerifyWorkers int   `help:"Events verified at once, besides half as many of more than 16 KiB; 0 is three quarters of the cores." default:"0"`
+	VerifyWorkers int   `help:"Events verified at once, besides a third as many of more than 16 KiB; 0 is three quarters of the cores." default:"0"`
 	StreamWindow  int   `help:"Submissions of one stream that may wait for their verdicts." default:"1024"`
 	InFlightBytes int64 `help:"Bytes of all submissions that may wait for their verdicts." default:"134217728"`
 	QueueEvents   int   `help:"Verified events that may wait for the batch after the next one." default:"4096"`
@@ -157,5 +157,5 @@ func (c *Config) workers() (small, large int) {
 	if small == 0 {
 		small = max(runtime.GOMAXPROCS(0)*3/4, 1)
 	}
-	return small, max(small/2, 1)
+	return small, max(small/3, 1)
 }

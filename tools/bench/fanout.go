@@ -113,8 +113,8 @@ func runFanout(ctx context.Context, f fanout, out io.Writer) error {
 			}
 			fmt.Fprintf(table, "%s\t%s\t%.0f\t%.2f µs\t%.1f %.1f ms\t%.1f %.1f ms\t%d, %d\t%d\n", name, shape.name,
 				got.PerSecond, got.CPU, got.P50, got.P99, got.PacedP50, got.PacedP99, got.Lost, got.Twice, got.Cut)
-			if name == "apiary" && got.Lost+got.Twice > 0 {
-				faults = append(faults, fmt.Errorf("%s: %d deliveries were lost and %d came twice", shape.name, got.Lost, got.Twice))
+			if name == "apiary" && got.Lost+got.Twice+got.Cut > 0 {
+				faults = append(faults, fmt.Errorf("%s: %d deliveries were lost, %d came twice, %d subscribers were cut off", shape.name, got.Lost, got.Twice, got.Cut))
 			}
 			if _, known := result[name]; !known {
 				result[name] = got
@@ -244,9 +244,12 @@ func (f *fanout) measure(ctx context.Context, name string, cfg crowd.Config) (go
 	if err != nil {
 		return got, err
 	}
+	got.Lost, got.Twice, got.Cut = flood.Lost, flood.Twice, people.Cut()
+	if flood.Deliveries == 0 {
+		return got, nil // nobody is left to be measured
+	}
 	got.PerSecond = float64(flood.Deliveries) / flood.Took.Seconds()
 	got.CPU = float64((used[1] - used[0]).Microseconds()) / float64(flood.Deliveries)
-	got.Lost, got.Twice = flood.Lost, flood.Twice
 
 	paced := func(deliveries float64) (p50, p99 float64, err error) {
 		perSecond := deliveries / fan

@@ -130,6 +130,9 @@ func (f *fanout) measureCluster(ctx context.Context, n int) (got shared, err err
 	if err != nil {
 		return got, err
 	}
+	if cut := people.Cut(); cut > 0 {
+		return got, fmt.Errorf("%d subscribers were cut off", cut)
+	}
 	return account(res, looks[0], looks[1])
 }
 

@@ -18,8 +18,8 @@ const (
 	mostBusyPercent = 400
 	// busyRoom is for how many bytes there is room while a process is busy, within the percents.
 	busyRoom = 128 << 20
-	// busyCycles is after how many collections between two looks a process is busy, without waiting for the second look: load that
-	// comes at once would be collected a hundred times by then. calmLooks is after how many looks without any it is calm.
+	// busyCycles is after how many collections between two looks a process is busy, as soon as that is noticed: load that comes at
+	// once would be collected over and over until the second look. calmLooks is after how many looks without any it is calm.
 	busyCycles = 2
 	calmLooks  = 3
 	// freeLooks is after how many looks the system is given again what is not in use, at the earliest.
@@ -32,7 +32,8 @@ const (
 type garbage struct {
 	look func() heap
 	set  func(percent int)
-	// collected is closed some time after the next collection, before the one that follows it.
+	// collected returns a channel that is closed some time after the next collection; while there is much to do, perhaps only after
+	// a few.
 	collected func() <-chan struct{}
 	// free gives the system what is not in use. By itself the runtime does that little by little, after the percents.
 	free func()

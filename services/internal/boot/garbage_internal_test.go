@@ -111,19 +111,22 @@ func TestRoomIsMadeWithoutWaitingForALook(t *testing.T) {
 		defer cancel()
 		var set []int
 		cycles := uint64(100)
-		done := make(chan struct{}, busyCycles+1)
+		var done chan struct{}
 		g := &garbage{
-			look:      func() heap { return heap{cycles, busyRoom} },
-			set:       func(percent int) { set = append(set, percent) },
-			collected: func() <-chan struct{} { return done },
-			free:      func() {},
+			look: func() heap { return heap{cycles, busyRoom} },
+			set:  func(percent int) { set = append(set, percent) },
+			collected: func() <-chan struct{} {
+				done = make(chan struct{})
+				return done
+			},
+			free: func() {},
 		}
 		var running sync.WaitGroup
 		running.Go(func() { _ = g.Run(ctx, func() {}) })
 		for range busyCycles + 1 {
 			synctest.Wait()
 			cycles++
-			done <- struct{}{}
+			close(done)
 			synctest.Wait()
 			if cycles < 100+busyCycles {
 				require.Empty(t, set, "one is no load")

@@ -42,7 +42,7 @@ const autoAdmin = "auto"
 
 // DefaultConfig returns the settings that differ for one process at a person's terminal: the log says only
 // what needs attention, the admin listener finds a place, and a stop takes less than ten seconds; and no more queries run
-// at a time than the reader's pool has connections for, since those that wait there wait in the order of their coming.
+// at a time than the reader's pool has connections for by default, since those that wait there wait in the order of their coming.
 func DefaultConfig() Config {
 	var c Config
 	c.Process.Log.Level = slog.LevelWarn

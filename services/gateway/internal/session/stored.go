@@ -82,11 +82,11 @@ const (
 	askers       = 1 << 14
 )
 
-// A connection is a newcomer for so long, and one in newPart of the places are for all newcomers: many that come at once, each
+// A connection is a newcomer for so long, and one in keptPart of the places are kept from newcomers: many that come at once, each
 // with all that it may ask for at once, are not to keep those waiting that were there.
 const (
 	newGrace = time.Second
-	newPart  = 4
+	keptPart = 4
 )
 
 // fairConfig is how sessions share so many places.
@@ -100,7 +100,7 @@ func fairConfig(places int) limit.FairConfig {
 // queryPlaces is fairConfig for stored queries.
 func queryPlaces(places int) limit.FairConfig {
 	cfg := fairConfig(places)
-	cfg.Grace, cfg.Newcomers = newGrace, places/newPart
+	cfg.Grace, cfg.Newcomers = newGrace, places-max(places/keptPart, 1)
 	return cfg
 }
 

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"net/netip"
 	"sync"
 	"testing"
@@ -22,7 +23,7 @@ func TestWhoAsksMoreThanMayRunHurries(t *testing.T) {
 		gate := admit.New(admit.Config{})
 		s := &Session{
 			srv: &Server{cfg: Config{ConnQueries: running}}, community: &Community{ID: 7},
-			client: gate.Client(netip.MustParseAddr("2001:db8::1")),
+			client: gate.Client(netip.MustParseAddr("2001:db8::1")), began: time.Now(),
 		}
 		s.jobs.init(running, 100)
 		key := nostrtest.Key("alice").PubKey()
@@ -35,12 +36,39 @@ func TestWhoAsksMoreThanMayRunHurries(t *testing.T) {
 		s.jobs.add(t.Context(), func() { close(done) })
 		require.True(t, s.asker(p).Hurries)
 		require.Equal(t, limit.Asker[askerKey, netip.Prefix]{
-			Key: askerKey{community: 7, pubkey: key}, Crowd: netip.MustParsePrefix("2001:db8::/64"), Hurries: true,
+			Key: askerKey{community: 7, pubkey: key}, Crowd: netip.MustParsePrefix("2001:db8::/64"), Hurries: true, Came: time.Now(),
 		}, s.asker(p))
 		close(work)
 		<-done
 		s.jobs.wait()
 		require.False(t, s.asker(p).Hurries)
+	})
+}
+
+// A connection's first queries leave a quarter of the places to others, and no more than that.
+func TestNewcomersAreLeftMostPlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		queries := limit.NewFair[askerKey, netip.Prefix](queryPlaces(8))
+		var held []func()
+		ask := func(came time.Time) error {
+			ctx, cancel := context.WithTimeout(t.Context(), newGrace/4)
+			defer cancel()
+			release, err := queries.Acquire(ctx, turn{Key: askerKey{community: int64(len(held))}, Came: came})
+			if err == nil {
+				held = append(held, release)
+			}
+			return err
+		}
+		for range 6 {
+			require.NoError(t, ask(time.Now()))
+		}
+		require.Error(t, ask(time.Now()))
+		require.NoError(t, ask(time.Now().Add(-newGrace)))
+		require.NoError(t, ask(time.Time{}))
+		require.Error(t, ask(time.Time{}))
+		for _, release := range held {
+			release()
+		}
 	})
 }
 

@@ -70,6 +70,7 @@ type round struct {
 	room   chan struct{}  // a place for each message that may be under way; nil: no bound
 	fan    int64
 	total  atomic.Int64 // deliveries
+	last   atomic.Int64 // when the last came, in Unix nanoseconds
 	wanted atomic.Int64 // deliveries that end the round; 0: not known yet
 	done   chan struct{}
 	over   sync.Once
@@ -232,10 +233,12 @@ func (c *Crowd) listen(l *listener) {
 			}
 		})
 		if got > 0 {
-			r.delivered(got)
+			r.delivered(got, now)
 		}
 		if err != nil {
-			c.cut.Add(1) // what it does not get is lost
+			if !c.closing.Load() {
+				c.cut.Add(1) // what it does not get is lost
+			}
 			return
 		}
 	}
@@ -271,8 +274,9 @@ func (l *listener) take(r *round, n int, now int64) bool {
 }
 
 // delivered lets publishers go on when all subscribers have a message, and ends the round with the last delivery.
-func (r *round) delivered(n int64) {
+func (r *round) delivered(n, now int64) {
 	total := r.total.Add(n)
+	r.last.Store(now)
 	if r.room != nil {
 		for range total/r.fan - (total-n)/r.fan {
 			select {
@@ -398,14 +402,13 @@ func (c *Crowd) run(ctx context.Context, r *round, most int, begin func(), next 
 		return Result{}, err
 	}
 	res := Result{Messages: int(sent.Load())}
-	took, err := r.wait(ctx, sent.Load()*r.fan, began)
-	if err != nil {
+	if err := r.wait(ctx, sent.Load()*r.fan); err != nil {
 		return Result{}, err
 	}
 	if err := c.failed.Load(); err != nil {
 		return Result{}, *err
 	}
-	res.Took = took
+	res.Took = time.Duration(max(r.last.Load()-began.UnixNano(), 0))
 	for _, l := range c.listeners {
 		l.mu.Lock()
 		res.Deliveries += l.got
@@ -417,27 +420,27 @@ func (c *Crowd) run(ctx context.Context, r *round, most int, begin func(), next 
 	return res, nil
 }
 
-// wait waits until all is delivered or nothing comes any more and returns how long that took.
-func (r *round) wait(ctx context.Context, wanted int64, began time.Time) (time.Duration, error) {
+// wait waits until all is delivered or nothing comes any more.
+func (r *round) wait(ctx context.Context, wanted int64) error {
 	r.wanted.Store(wanted)
 	if r.total.Load() >= wanted {
-		return time.Since(began), nil
+		return nil
 	}
 	for before := r.total.Load(); ; {
 		timer := time.NewTimer(patience)
 		select {
 		case <-r.done:
 			timer.Stop()
-			return time.Since(began), nil
+			return nil
 		case <-ctx.Done():
 			timer.Stop()
-			return 0, ctx.Err()
+			return ctx.Err()
 		case <-timer.C:
 		}
 		if now := r.total.Load(); now != before {
 			before = now
 			continue
 		}
-		return time.Since(began) - patience, nil
+		return nil
 	}
 }
