@@ -305,6 +305,41 @@ func TestWhoGivesUpLeavesTheQueue(t *testing.T) {
 	})
 }
 
+// The last newcomer that waited leaves, and with it what the greedy waited for although a place was free.
+func TestTheGreedyGoOnWhenANewcomerGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const grace = time.Second
+		f := limit.NewFair[string, string](limit.FairConfig{
+			Places: 2, Greedy: 1, Newcomers: 1, Grace: grace, Share: 100 * time.Millisecond, Burst: time.Second, Keys: 100,
+		})
+		hold(t, f, "hog", 5*time.Second)
+		fresh := by("new")
+		fresh.Came = time.Now()
+		release, err := f.Acquire(t.Context(), fresh)
+		require.NoError(t, err)
+		defer release()
+		leaving, leave := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			_, err := f.Acquire(leaving, fresh)
+			require.ErrorIs(t, err, context.Canceled)
+		})
+		synctest.Wait()
+		began := time.Now()
+		var waited time.Duration
+		wg.Go(func() {
+			hold(t, f, "hog", 0)
+			waited = time.Since(began)
+		})
+		synctest.Wait()
+		gone := time.NewTimer(grace / 2)
+		<-gone.C
+		leave()
+		wg.Wait()
+		require.Equal(t, grace/2, waited)
+	})
+}
+
 func TestPlacesAreNeitherLostNorMultiplied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const places = 5

@@ -84,7 +84,9 @@ func (g *garbage) Run(ctx context.Context, ready func()) error {
 		case <-tick.C:
 			g.adapt(g.look())
 		case <-collected:
-			g.hurry(g.look())
+			if g.percent < busyPercent { // else there is room until the next look
+				g.hurry(g.look())
+			}
 			collected = g.collected()
 		case <-ctx.Done():
 			return nil
