@@ -23,6 +23,11 @@ import (
 // MaxMessageBytes bounds every gRPC message in both directions. Whoever batches stays below it.
 const MaxMessageBytes = 8 << 20
 
+// BatchBytes is how much a sender puts into one message if it may as well send several: encoded, with what holds it together, such a message
+// takes a buffer of 32 KiB on both sides. Anything larger takes one of 1 MiB (the sizes of grpc-go's buffers), which is cleared for each
+// message and soon most of what there is to collect. The receiver also begins earlier.
+const BatchBytes = 30 << 10
+
 const (
 	// Flow control windows are fixed, so that the memory of a stalled stream is known.
 	streamWindow = 1 << 20

@@ -10,6 +10,7 @@ import (
 	"github.com/apiary-relay/apiary/pkg/nostr/nip19"
 	"github.com/apiary-relay/apiary/pkg/nostr/nostrpb"
 	"github.com/apiary-relay/apiary/pkg/nostr/wire"
+	"github.com/apiary-relay/apiary/pkg/rpc"
 	"github.com/apiary-relay/apiary/pkg/tenant"
 	"github.com/apiary-relay/apiary/services/gateway/internal/admit"
 	"github.com/apiary-relay/apiary/services/gateway/internal/bridge"
@@ -64,6 +65,7 @@ type Config struct {
 
 	Workers       int           `help:"REQs and COUNTs of one connection that run at a time; the others queue." default:"8"`
 	MaxQueries    int64         `help:"Stored queries that run at a time; the others queue." default:"16"`
+	MaxNewQueries int64         `help:"Stored queries of connections in their first second that run at a time, three quarters of max-queries at most; the others queue. 0 is as many as may be, and in the all-in-one as there are processors." default:"0"`
 	ConnQueries   int64         `help:"Stored queries of one connection that run at a time." default:"4"`
 	HistoryBytes  int64         `help:"Bytes of stored events that may wait for clients which are slower than the database, besides their queues; one connection may use an eighth." default:"134217728"`
 	AttachTimeout time.Duration `help:"Longest wait of a REQ for fan-out." default:"5s"`
@@ -80,7 +82,7 @@ type Config struct {
 	ReqBurst         int `help:"REQs and COUNTs of one connection at once, after it was quiet." default:"1200"`
 	ReadRate         int `help:"Bytes read from one connection, a second; each message and ping counts 1024 besides. What comes faster waits. 0 is no limit." default:"2097152"`
 	ReadBurst        int `help:"Bytes read from one connection at once, after it was quiet." default:"16777216"`
-	AddressReadRate  int `help:"Bytes read from all connections of one address, a second, beyond the 32768 (262144 at once) that each may send in any case. What comes faster waits. 0 is no limit." default:"2097152"`
+	AddressReadRate  int `help:"Bytes read from all connections of one address, a second, beyond the 32768 (262144 at once, but 32768 when it has just connected) that each may send in any case. What comes faster waits. 0 is no limit." default:"2097152"`
 	AddressReadBurst int `help:"The same at once, after the address was quiet." default:"2097152"`
 	OffenceRate      int `help:"Broken frames, invalid events and failed logins from one address, a second; who sends more of them is read more slowly. 0 is no limit." default:"50"`
 	OffenceBurst     int `help:"Broken frames, invalid events and failed logins from one address at once, after it sent none." default:"1000"`
@@ -124,6 +126,7 @@ func (c *Config) Validate() error {
 		config.Positive("submit-wait", c.SubmitWait),
 		config.Positive("workers", c.Workers),
 		config.Positive("max-queries", c.MaxQueries),
+		config.NotNegative("max-new-queries", c.MaxNewQueries),
 		config.Positive("conn-queries", c.ConnQueries),
 		config.Positive("history-bytes", c.HistoryBytes),
 		config.Positive("attach-timeout", c.AttachTimeout),
@@ -186,9 +189,8 @@ func (c *Config) Validate() error {
 const (
 	// maxMessage leaves room below the 8 MiB of a gRPC message.
 	maxMessage = 4 << 20
-	// batchEvents and batchBytes bound one message to ingest.
+	// batchEvents bounds one message to ingest, besides its bytes.
 	batchEvents = 256
-	batchBytes  = 2 << 20
 	// submitWindow is what ingest needs to be busy, and no more: in what waits here connections take turns, in what
 	// ingest has only keys do.
 	submitWindow = 1024
@@ -250,7 +252,8 @@ func (c *Config) session() session.Config {
 		AuthTimeout: c.AuthTimeout, AuthWindow: c.AuthWindow, MaxKeys: maxKeys,
 		MaxSubs: c.MaxSubs, MaxSubValues: c.MaxSubValues, MaxChannels: c.MaxChannels, Limit: c.Limit,
 		MaxEvents: c.MaxEvents, MaxEventBytes: c.InFlightBytes,
-		MaxCounts: maxCounts, Workers: c.Workers, MaxQueries: c.MaxQueries, ConnQueries: c.ConnQueries, HistoryBytes: c.HistoryBytes,
+		MaxCounts: maxCounts, Workers: c.Workers, MaxQueries: c.MaxQueries, MaxNewQueries: c.MaxNewQueries,
+		ConnQueries: c.ConnQueries, HistoryBytes: c.HistoryBytes,
 		HeldEvents: c.HeldEvents, HeldBytes: c.HeldBytes,
 		AttachTimeout: c.AttachTimeout, CallTimeout: c.CallTimeout, QueryTimeout: c.QueryTimeout,
 	}
@@ -265,7 +268,7 @@ func (c *Config) presence(id string) presence.Config {
 func (c *Config) submit(id string) submit.Config {
 	return submit.Config{
 		Gateway:  id,
-		Deadline: c.SubmitTimeout, Patience: c.SubmitWait, BatchEvents: batchEvents, BatchBytes: batchBytes,
+		Deadline: c.SubmitTimeout, Patience: c.SubmitWait, BatchEvents: batchEvents, BatchBytes: rpc.BatchBytes,
 		Window: submitWindow,
 	}
 }

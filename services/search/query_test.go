@@ -11,6 +11,7 @@ import (
 
 	"github.com/apiary-relay/apiary/pkg/fault"
 	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/rpc"
 	"github.com/apiary-relay/apiary/pkg/tenant"
 	"github.com/apiary-relay/apiary/pkg/testkit/nostrtest"
 	commonv1 "github.com/apiary-relay/apiary/proto/gen/apiary/common/v1"
@@ -38,7 +39,7 @@ func TestQueryStreamsBoundedResponses(t *testing.T) {
 			size += len(raw)
 		}
 		if len(resp.GetEvents()) > 1 {
-			require.LessOrEqual(t, size, responseBytes)
+			require.LessOrEqual(t, size, rpc.BatchBytes)
 		}
 		seen += len(resp.GetEvents())
 	}

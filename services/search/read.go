@@ -9,15 +9,13 @@ import (
 
 	"github.com/apiary-relay/apiary/pkg/fault"
 	"github.com/apiary-relay/apiary/pkg/nostr"
+	"github.com/apiary-relay/apiary/pkg/rpc"
 	searchv1 "github.com/apiary-relay/apiary/proto/gen/apiary/search/v1"
 	"github.com/apiary-relay/apiary/services/search/internal/access"
 	"github.com/apiary-relay/apiary/services/search/internal/hll"
 	"github.com/apiary-relay/apiary/services/search/internal/plan"
 	"github.com/apiary-relay/apiary/services/search/internal/store"
 )
-
-// responseBytes is the most raw JSON in one response of a query, unless a single event is larger.
-const responseBytes = 256 << 10
 
 // Query implements searchv1.SearchServiceServer.
 func (s *Service) Query(req *searchv1.QueryRequest, stream grpc.ServerStreamingServer[searchv1.QueryResponse]) (err error) {
@@ -157,7 +155,7 @@ func merge(answers [][]store.Event) iter.Seq[*store.Event] {
 func send(stream grpc.ServerStreamingServer[searchv1.QueryResponse], resp *searchv1.QueryResponse, events iter.Seq[*store.Event]) error {
 	size := 0
 	for e := range events {
-		if size > 0 && size+len(e.Raw) > responseBytes {
+		if size > 0 && size+len(e.Raw) > rpc.BatchBytes {
 			if err := stream.Send(resp); err != nil {
 				return fault.Wrap(fault.Cancelled, "", err) // the stream is broken, there is nobody to tell
 			}

@@ -4,6 +4,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -119,6 +120,20 @@ func TestARefusedStartLeavesWhatItFound(t *testing.T) {
 	p.begun = true
 	require.NoError(t, leave(dir, p))
 	require.FileExists(t, filepath.Join(path, "operator.key"), "it may have signed something")
+}
+
+// The all-in-one computes no more queries of newcomers at a time than it has processors for, unless it is told to.
+func TestNewcomersHaveTheProcessors(t *testing.T) {
+	for set, want := range map[int64]int64{0: int64(runtime.GOMAXPROCS(0)), 5: 5} {
+		dir, err := datadir.Open(t.TempDir())
+		require.NoError(t, err)
+		cfg := config.MustDefault(DefaultConfig())
+		cfg.Services.Gateway.MaxNewQueries = set
+		p, err := newProcess(cfg, dir, nil, "apiary", nil)
+		require.NoError(t, err)
+		require.Equal(t, want, p.cfg.Services.Gateway.MaxNewQueries)
+		require.NoError(t, leave(dir, p))
+	}
 }
 
 func TestIdentityIsMadeOnce(t *testing.T) {

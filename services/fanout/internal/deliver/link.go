@@ -7,15 +7,15 @@ import (
 	"sync"
 
 	"github.com/apiary-relay/apiary/pkg/fault"
+	"github.com/apiary-relay/apiary/pkg/rpc"
 	commonv1 "github.com/apiary-relay/apiary/proto/gen/apiary/common/v1"
 	fanoutv1 "github.com/apiary-relay/apiary/proto/gen/apiary/fanout/v1"
 	"github.com/apiary-relay/apiary/services/fanout/internal/position"
 )
 
-// Bounds of one message to a gateway. A message holds at least one item, whatever its size.
 const (
+	// batchItems bounds one message to a gateway, besides its bytes. A message holds at least one item, whatever its size.
 	batchItems = 512
-	batchBytes = 1 << 20
 	// lostHandles is how many handles one Lost names before a further one is begun.
 	lostHandles = 4096
 )
@@ -314,7 +314,7 @@ func (l *Link) take() (batch []*fanoutv1.Item, closed bool) {
 	size := 0
 	for l.head < len(l.queue) && len(batch) < batchItems {
 		e := l.queue[l.head]
-		if len(batch) > 0 && size+e.size > batchBytes {
+		if len(batch) > 0 && size+e.size > rpc.BatchBytes {
 			break
 		}
 		size += e.size

@@ -7,8 +7,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/apiary-relay/apiary/pkg/fault"
+	"github.com/apiary-relay/apiary/pkg/rpc"
 	commonv1 "github.com/apiary-relay/apiary/proto/gen/apiary/common/v1"
 	fanoutv1 "github.com/apiary-relay/apiary/proto/gen/apiary/fanout/v1"
 	"github.com/apiary-relay/apiary/services/fanout/internal/position"
@@ -161,29 +163,38 @@ func TestCloseFlushesThenEnds(t *testing.T) {
 
 func TestBatchesAreBounded(t *testing.T) {
 	t.Parallel()
-	l := NewLink(Limits{Items: 10 * batchItems, Bytes: 64 << 20, Handles: 1})
+	const deliveries = 1000
+	l := NewLink(Limits{Items: 2 * deliveries, Bytes: 64 << 20, Handles: 1})
 	h := register(t, l, 1)
-	for seq := range uint64(2*batchItems + 1) {
+	for seq := range uint64(deliveries) {
 		_, ok := l.Deliver(delivery(seq), []*Handle{h})
 		require.True(t, ok)
 	}
 	var seqs []uint64
-	for _, want := range []int{batchItems, batchItems, 1} {
+	batches := 0
+	for ; len(seqs) < deliveries; batches++ {
 		items := next(t, l)
-		require.Len(t, items, want)
+		require.LessOrEqual(t, proto.Size(&fanoutv1.AttachResponse{Items: items}), rpc.BatchBytes)
 		for _, i := range items {
 			seqs = append(seqs, i.GetDelivery().GetPosition().GetSequence())
 		}
 	}
 	require.IsIncreasing(t, seqs)
+	require.Less(t, batches, deliveries/100)
 
 	big := delivery(0)
-	big.Size = batchBytes
+	big.Size = rpc.BatchBytes
 	for range 2 {
 		_, ok := l.Deliver(big, []*Handle{h})
 		require.True(t, ok)
 	}
 	require.Len(t, next(t, l), 1)
+	require.Len(t, next(t, l), 1)
+
+	for range batchItems + 1 {
+		require.True(t, l.Watermark(1, position.Cursor{}))
+	}
+	require.Len(t, next(t, l), batchItems)
 	require.Len(t, next(t, l), 1)
 }
 

@@ -43,8 +43,9 @@ type Config struct {
 	AgentEvents, AgentCalls, OwnerEvents int
 }
 
-// modest is what a connection may send, in bytes, without a share of its address's: at once the largest event that
-// there is by default, and then more than anybody types.
+// modest is what a connection may send, in bytes, without a share of its address's: more than anybody types, and after it was quiet
+// the largest event that there is by default at once. It begins with what is earned in a second, so that to connect anew is worth no
+// more than to wait: who opens many connections has no burst with each of them.
 var modest = Rate{PerSecond: 32 << 10, Burst: 256 << 10}
 
 const (
@@ -134,18 +135,20 @@ type Client struct {
 	hold                    atomic.Int64 // a time.Duration: for what was done since the last Read
 }
 
-// Client opens the account of a connection from addr; connections whose address is not known share one.
-func (g *Gate) Client(addr netip.Addr) *Client {
+// Client opens the account of a connection that came from addr now; connections whose address is not known share one.
+func (g *Gate) Client(addr netip.Addr, now time.Time) *Client {
 	bits := addr.BitLen()
 	if addr.Is6() {
 		bits = 64
 	}
 	network, _ := addr.Prefix(bits) // the zero Prefix for the zero Addr
 	bucket := func(r Rate) *limit.Bucket { return limit.NewBucket(float64(r.PerSecond), r.Burst) }
-	return &Client{
+	c := &Client{
 		gate: g, addr: addr, network: network, events: bucket(g.cfg.Events), requests: bucket(g.cfg.Requests), bytes: bucket(g.cfg.Bytes),
 		modest: bucket(modest),
 	}
+	c.modest.Spend(modest.Burst-modest.PerSecond, now)
+	return c
 }
 
 // Addr returns the client's address, the zero Addr if it is not known.

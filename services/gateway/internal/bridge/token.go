@@ -34,7 +34,7 @@ func (b *Bridge) authenticate(ctx context.Context, r *http.Request, c session.Co
 		return call{}, fault.Wrap(fault.AuthRequired, publicCause(err), err)
 	}
 	made := call{
-		community: c, key: ev.PubKey, attestation: attested(r, ev), client: b.Gate.Client(b.Addr(r)), origin: originOf(ev), body: body,
+		community: c, key: ev.PubKey, attestation: attested(r, ev), client: b.Gate.Client(b.Addr(r), time.Now()), origin: originOf(ev), body: body,
 	}
 	if err := may(ctx, &made); err != nil {
 		return call{}, err

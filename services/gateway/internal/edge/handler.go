@@ -349,7 +349,7 @@ func (h *Handler) upgrade(w http.ResponseWriter, r *http.Request, c *Community, 
 		refuse(w, http.StatusInternalServerError, "internal error")
 		return
 	}
-	client := h.cfg.Gate.Client(clientAddr(r, h.cfg.TrustedProxies))
+	client := h.cfg.Gate.Client(clientAddr(r, h.cfg.TrustedProxies), time.Now())
 	// The connection has goroutines of its own, so that the server's per-request state does not live as long as it.
 	socket, err := conn.Accept(tenant.With(h.root, tenant.ID(c.ID)), &h.cfg.Conn, nc, h.m, w, r)
 	if err != nil {

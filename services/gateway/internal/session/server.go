@@ -64,6 +64,8 @@ type Config struct {
 	Workers int
 	// MaxQueries is how many stored queries of the process run at a time; the others queue.
 	MaxQueries int64
+	// MaxNewQueries is how many of them may be those of connections in their first second; three quarters at most, which 0 means.
+	MaxNewQueries int64
 	// ConnQueries is how many of them one connection may have.
 	ConnQueries int64
 	// HistoryBytes is the size of the stored events of the process that wait for clients which are slower than
@@ -137,7 +139,7 @@ func NewServer(cfg Config, deps Deps) *Server {
 	return &Server{
 		cfg: cfg, Deps: deps,
 		bytes:   semaphore.NewWeighted(cfg.MaxEventBytes),
-		queries: limit.NewFair[askerKey, netip.Prefix](queryPlaces(int(cfg.MaxQueries))),
+		queries: limit.NewFair[askerKey, netip.Prefix](queryPlaces(int(cfg.MaxQueries), int(cfg.MaxNewQueries))),
 		large:   limit.NewFair[askerKey, netip.Prefix](fairConfig(largePlaces)),
 		parking: newParking(cfg.HistoryBytes),
 

@@ -97,10 +97,13 @@ func fairConfig(places int) limit.FairConfig {
 	}
 }
 
-// queryPlaces is fairConfig for stored queries.
-func queryPlaces(places int) limit.FairConfig {
+// queryPlaces is fairConfig for stored queries, of which newcomers may have so many, if that is not 0.
+func queryPlaces(places, newcomers int) limit.FairConfig {
 	cfg := fairConfig(places)
 	cfg.Grace, cfg.Newcomers = newGrace, places-max(places/keptPart, 1)
+	if newcomers > 0 {
+		cfg.Newcomers = min(newcomers, cfg.Newcomers)
+	}
 	return cfg
 }
 

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"net/netip"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -23,7 +24,7 @@ func TestWhoAsksMoreThanMayRunHurries(t *testing.T) {
 		gate := admit.New(admit.Config{})
 		s := &Session{
 			srv: &Server{cfg: Config{ConnQueries: running}}, community: &Community{ID: 7},
-			client: gate.Client(netip.MustParseAddr("2001:db8::1")), began: time.Now(),
+			client: gate.Client(netip.MustParseAddr("2001:db8::1"), time.Now()), began: time.Now(),
 		}
 		s.jobs.init(running, 100)
 		key := nostrtest.Key("alice").PubKey()
@@ -45,10 +46,18 @@ func TestWhoAsksMoreThanMayRunHurries(t *testing.T) {
 	})
 }
 
-// A connection's first queries leave a quarter of the places to others, and no more than that.
+// A connection's first queries leave a quarter of the places to others, and no more than that unless it is said how many.
 func TestNewcomersAreLeftMostPlaces(t *testing.T) {
+	for said, most := range map[int]int{0: 6, 8: 6, 2: 2} {
+		t.Run(strconv.Itoa(said), func(t *testing.T) { checkNewcomers(t, said, most) })
+	}
+}
+
+func checkNewcomers(t *testing.T, said, most int) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		queries := limit.NewFair[askerKey, netip.Prefix](queryPlaces(8))
+		const places = 8
+		queries := limit.NewFair[askerKey, netip.Prefix](queryPlaces(places, said))
 		var held []func()
 		ask := func(came time.Time) error {
 			ctx, cancel := context.WithTimeout(t.Context(), newGrace/4)
@@ -59,12 +68,14 @@ func TestNewcomersAreLeftMostPlaces(t *testing.T) {
 			}
 			return err
 		}
-		for range 6 {
+		for range most {
 			require.NoError(t, ask(time.Now()))
 		}
 		require.Error(t, ask(time.Now()))
 		require.NoError(t, ask(time.Now().Add(-newGrace)))
-		require.NoError(t, ask(time.Time{}))
+		for range places - most - 1 {
+			require.NoError(t, ask(time.Time{}))
+		}
 		require.Error(t, ask(time.Time{}))
 		for _, release := range held {
 			release()
