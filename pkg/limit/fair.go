@@ -218,8 +218,8 @@ func (f *Fair[K, C]) next() int {
 		return newcomer
 	case may(modest):
 		return modest
-	case may(greedy) && len(f.waiting[newcomer]) == 0:
-		return greedy
+	case may(greedy) && (len(f.waiting[newcomer]) == 0 || f.held+1 < f.places):
+		return greedy // newcomers that wait have what they may; one place more stays free for who was there
 	}
 	return -1
 }

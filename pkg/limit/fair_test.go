@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -338,6 +339,42 @@ func TestTheGreedyGoOnWhenANewcomerGivesUp(t *testing.T) {
 		wg.Wait()
 		require.Equal(t, grace/2, waited)
 	})
+}
+
+// However many newcomers come, the greedy have what those may not have, but for one place.
+func TestNewcomersAtTheirMostDoNotStarveTheGreedy(t *testing.T) {
+	for places, goesOn := range map[int]bool{2: false, 3: true} {
+		t.Run(strconv.Itoa(places), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const grace = time.Second
+				f := limit.NewFair[string, string](limit.FairConfig{
+					Places: places, Greedy: 1, Newcomers: 1, Grace: grace, Share: 100 * time.Millisecond, Burst: time.Second, Keys: 100,
+				})
+				hold(t, f, "hog", 5*time.Second)
+				fresh := by("new")
+				fresh.Came = time.Now()
+				release, err := f.Acquire(t.Context(), fresh)
+				require.NoError(t, err)
+				defer release()
+				leaving, leave := context.WithCancel(t.Context())
+				var wg sync.WaitGroup
+				defer wg.Wait()
+				defer leave()
+				wg.Go(func() {
+					_, err := f.Acquire(leaving, fresh)
+					require.ErrorIs(t, err, context.Canceled)
+				})
+				synctest.Wait()
+				soon, stop := context.WithTimeout(t.Context(), grace/2)
+				defer stop()
+				got, err := f.Acquire(soon, by("hog"))
+				require.Equal(t, goesOn, err == nil)
+				if err == nil {
+					got()
+				}
+			})
+		})
+	}
 }
 
 func TestPlacesAreNeitherLostNorMultiplied(t *testing.T) {

@@ -65,7 +65,7 @@ type Config struct {
 
 	Workers       int           `help:"REQs and COUNTs of one connection that run at a time; the others queue." default:"8"`
 	MaxQueries    int64         `help:"Stored queries that run at a time; the others queue." default:"16"`
-	MaxNewQueries int64         `help:"Stored queries of connections in their first second that run at a time, three quarters of max-queries at most; the others queue. 0 is as many as may be, and in the all-in-one as there are processors." default:"0"`
+	MaxNewQueries int64         `help:"Stored queries of connections in their first second that run at a time, three quarters of max-queries at most; the others queue. 0 is as many as may be, and in the all-in-one with its own Postgres as there are processors." default:"0"`
 	ConnQueries   int64         `help:"Stored queries of one connection that run at a time." default:"4"`
 	HistoryBytes  int64         `help:"Bytes of stored events that may wait for clients which are slower than the database, besides their queues; one connection may use an eighth." default:"134217728"`
 	AttachTimeout time.Duration `help:"Longest wait of a REQ for fan-out." default:"5s"`

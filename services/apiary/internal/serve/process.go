@@ -68,8 +68,8 @@ func newProcess(cfg Config, dir *datadir.Dir, env *boot.Env, program string, out
 	if p.cfg.Services.Gateway.Contact == "" {
 		p.cfg.Services.Gateway.Contact = p.operator.key.PubKey().String()
 	}
-	if p.cfg.Services.Gateway.MaxNewQueries == 0 {
-		// Here all of a query is computed on the same processors: more than one at a time for each end no sooner, and others wait.
+	if p.cfg.Services.Gateway.MaxNewQueries == 0 && !p.cfg.Postgres.URL.IsSet() {
+		// All of a query is computed on the processors of this machine: more than one at a time for each end no sooner, and others wait.
 		p.cfg.Services.Gateway.MaxNewQueries = int64(runtime.GOMAXPROCS(0))
 	}
 	if !p.cfg.Services.Ingest.RelayKey.IsSet() {

@@ -14,15 +14,17 @@ import (
 )
 
 const (
-	// batchItems bounds one message to a gateway, besides its bytes. A message holds at least one item, whatever its size.
-	batchItems = 512
+	// batchBytes bounds one message to a gateway, and rpc.BatchBytes what is in it besides handles: a gateway delivers together what
+	// comes in one message, so that an event for thousands of handles is not to be alone there. A message holds at least one item,
+	// whatever its size.
+	batchBytes = 1 << 20
 	// lostHandles is how many handles one Lost names before a further one is begun.
-	lostHandles = 4096
+	lostHandles = 2048
 )
 
 // Estimates of what an item adds to the envelope that it shares, in bytes.
 const (
-	itemBytes   = 48
+	itemBytes   = 64
 	handleBytes = 10
 )
 
@@ -77,8 +79,13 @@ type Link struct {
 // others is bounded by the handles and by Admit.
 type element struct {
 	item    *fanoutv1.Item
-	size    int
+	size    int // without its handles, of which a Lost gets more while it is queued
 	counted bool
+}
+
+// handles returns the size of the element's handles in bytes.
+func (e *element) handles() int {
+	return handleBytes * (len(e.item.GetDelivery().GetHandles()) + len(e.item.GetLost().GetHandles()))
 }
 
 // NewLink returns an open link without handles.
@@ -142,7 +149,7 @@ func (l *Link) Attached(h *Handle, from position.Cursor) {
 	if !h.alive || l.closed {
 		return
 	}
-	l.pushLocked(element{item: &fanoutv1.Item{Item: &fanoutv1.Item_Attached{Attached: &fanoutv1.Attached{
+	l.pushLocked(element{size: itemBytes, item: &fanoutv1.Item{Item: &fanoutv1.Item_Attached{Attached: &fanoutv1.Attached{
 		Handle: h.id, Partition: h.partition, From: from.Proto(),
 	}}}})
 }
@@ -174,8 +181,8 @@ func (l *Link) Deliver(d *Delivery, handles []*Handle) (delivered int, ok bool) 
 	if len(ids) == 0 {
 		return 0, true
 	}
-	size := d.Size + itemBytes + handleBytes*len(ids)
-	if l.counted > 0 && (l.counted >= l.limits.Items || l.bytes+size > l.limits.Bytes) {
+	size := d.Size + itemBytes
+	if l.counted > 0 && (l.counted >= l.limits.Items || l.bytes+size+handleBytes*len(ids) > l.limits.Bytes) {
 		for _, h := range handles {
 			l.loseLocked(h, fault.Overloaded, "outbound queue is full")
 		}
@@ -219,7 +226,7 @@ func (l *Link) Bus(away bool) {
 		l.bus.Away = away
 	default:
 		l.bus = &fanoutv1.Bus{Away: away}
-		l.pushLocked(element{item: &fanoutv1.Item{Item: &fanoutv1.Item_Bus{Bus: l.bus}}})
+		l.pushLocked(element{size: itemBytes, item: &fanoutv1.Item{Item: &fanoutv1.Item_Bus{Bus: l.bus}}})
 	}
 }
 
@@ -256,7 +263,7 @@ func (l *Link) tellLostLocked(id uint64, reason fault.Reason, message string) {
 			return
 		}
 	}
-	l.pushLocked(element{item: &fanoutv1.Item{Item: &fanoutv1.Item_Lost{Lost: &fanoutv1.Lost{
+	l.pushLocked(element{size: itemBytes + len(message), item: &fanoutv1.Item{Item: &fanoutv1.Item_Lost{Lost: &fanoutv1.Lost{
 		Handles: []uint64{id}, Reason: reason, Message: message,
 	}}}})
 }
@@ -265,7 +272,7 @@ func (l *Link) pushLocked(e element) {
 	l.queue = append(l.queue, e)
 	if e.counted {
 		l.counted++
-		l.bytes += e.size
+		l.bytes += e.size + e.handles()
 	}
 	signal(l.ready)
 }
@@ -311,13 +318,13 @@ func (l *Link) Next(ctx context.Context) ([]*fanoutv1.Item, error) {
 func (l *Link) take() (batch []*fanoutv1.Item, closed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	size := 0
-	for l.head < len(l.queue) && len(batch) < batchItems {
+	size, handles := 0, 0
+	for l.head < len(l.queue) {
 		e := l.queue[l.head]
-		if len(batch) > 0 && size+e.size > rpc.BatchBytes {
+		size, handles = size+e.size, handles+e.handles()
+		if len(batch) > 0 && (size > rpc.BatchBytes || size+handles > batchBytes) {
 			break
 		}
-		size += e.size
 		batch = append(batch, e.item)
 		if l.bus != nil && e.item.GetBus() == l.bus {
 			l.bus = nil
@@ -326,7 +333,7 @@ func (l *Link) take() (batch []*fanoutv1.Item, closed bool) {
 		l.head++
 		if e.counted {
 			l.counted--
-			l.bytes -= e.size
+			l.bytes -= e.size + e.handles()
 		}
 	}
 	if l.head == len(l.queue) {

@@ -1,9 +1,11 @@
 package deliver
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -161,41 +163,97 @@ func TestCloseFlushesThenEnds(t *testing.T) {
 	require.ErrorIs(t, err, io.EOF)
 }
 
+// batch takes what goes into one message, and returns how large that is.
+func batch(t *testing.T, l *Link) (items []*fanoutv1.Item, bytes int) {
+	t.Helper()
+	items = next(t, l)
+	return items, proto.Size(&fanoutv1.AttachResponse{Items: items})
+}
+
+// sized is a delivery as large as it says.
+func sized(seq uint64, content int) *Delivery {
+	d := &Delivery{
+		Partition: 3, Position: position.After(uint64(time.Now().UnixNano()), seq),
+		Envelope: &commonv1.Envelope{Raw: bytes.Repeat([]byte("x"), content)},
+	}
+	d.Size = proto.Size(d.Envelope)
+	return d
+}
+
 func TestBatchesAreBounded(t *testing.T) {
 	t.Parallel()
 	const deliveries = 1000
-	l := NewLink(Limits{Items: 2 * deliveries, Bytes: 64 << 20, Handles: 1})
-	h := register(t, l, 1)
+	l := NewLink(Limits{Items: 2 * deliveries, Bytes: 64 << 20, Handles: deliveries})
+	var handles []*Handle
+	for id := range uint64(deliveries) {
+		handles = append(handles, register(t, l, id+1<<50))
+	}
 	for seq := range uint64(deliveries) {
-		_, ok := l.Deliver(delivery(seq), []*Handle{h})
+		_, ok := l.Deliver(sized(seq, 500), handles[:1])
 		require.True(t, ok)
+		at := position.After(uint64(time.Now().UnixNano()), seq)
+		l.Attached(handles[seq], position.Cursor{at, at})
 	}
 	var seqs []uint64
 	batches := 0
 	for ; len(seqs) < deliveries; batches++ {
-		items := next(t, l)
-		require.LessOrEqual(t, proto.Size(&fanoutv1.AttachResponse{Items: items}), rpc.BatchBytes)
+		items, size := batch(t, l)
+		require.LessOrEqual(t, size, rpc.BatchBytes)
 		for _, i := range items {
-			seqs = append(seqs, i.GetDelivery().GetPosition().GetSequence())
+			if d := i.GetDelivery(); d != nil {
+				seqs = append(seqs, d.GetPosition().GetSequence())
+			}
 		}
 	}
 	require.IsIncreasing(t, seqs)
-	require.Less(t, batches, deliveries/100)
+	require.Less(t, batches, deliveries/30)
 
-	big := delivery(0)
-	big.Size = rpc.BatchBytes
 	for range 2 {
-		_, ok := l.Deliver(big, []*Handle{h})
+		_, ok := l.Deliver(sized(0, rpc.BatchBytes), handles[:1])
 		require.True(t, ok)
 	}
 	require.Len(t, next(t, l), 1)
 	require.Len(t, next(t, l), 1)
 
-	for range batchItems + 1 {
+	for range deliveries {
 		require.True(t, l.Watermark(1, position.Cursor{}))
 	}
-	require.Len(t, next(t, l), batchItems)
-	require.Len(t, next(t, l), 1)
+	items, size := batch(t, l)
+	require.LessOrEqual(t, size, rpc.BatchBytes)
+	require.Greater(t, len(items), deliveries/4)
+}
+
+// An event that many get shares its message with others, as long as there is room for all their handles.
+func TestManyHandlesShareAMessage(t *testing.T) {
+	t.Parallel()
+	const subscribers, deliveries = 2000, 40
+	l := NewLink(Limits{Items: 1000, Bytes: 64 << 20, Handles: subscribers})
+	var handles []*Handle
+	for id := range uint64(subscribers) {
+		handles = append(handles, register(t, l, id+1<<50))
+	}
+	for seq := range uint64(deliveries) {
+		_, ok := l.Deliver(sized(seq, 500), handles)
+		require.True(t, ok)
+	}
+	items, size := batch(t, l)
+	require.Len(t, items, deliveries)
+	require.LessOrEqual(t, size, batchBytes)
+	for seq := range uint64(2 * deliveries) {
+		_, ok := l.Deliver(sized(seq, 50), handles)
+		require.True(t, ok)
+	}
+	items, size = batch(t, l)
+	require.Less(t, len(items), 2*deliveries)
+	require.LessOrEqual(t, size, batchBytes)
+	require.Zero(t, len(next(t, l))-(2*deliveries-len(items)))
+
+	for _, h := range handles {
+		l.Lose(h, fault.Overloaded, "")
+	}
+	items, size = batch(t, l)
+	require.Len(t, items, 1)
+	require.LessOrEqual(t, size, rpc.BatchBytes)
 }
 
 func TestAdmitWaitsForRoom(t *testing.T) {

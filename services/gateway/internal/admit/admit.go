@@ -44,8 +44,7 @@ type Config struct {
 }
 
 // modest is what a connection may send, in bytes, without a share of its address's: more than anybody types, and after it was quiet
-// the largest event that there is by default at once. It begins with what is earned in a second, so that to connect anew is worth no
-// more than to wait: who opens many connections has no burst with each of them.
+// a large event at once. It begins with what is earned in a second, so that to connect anew is worth no more than to wait.
 var modest = Rate{PerSecond: 32 << 10, Burst: 256 << 10}
 
 const (
