@@ -10,14 +10,16 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/apiary-relay/apiary/pkg/rpc"
 	fanoutv1 "github.com/apiary-relay/apiary/proto/gen/apiary/fanout/v1"
 )
 
 const (
-	// maxCommands is how many commands one message carries, by contract, and rpc.BatchBytes bounds it as well, unless a single
-	// command is larger: what a client may ask for fits a message, a thousand of them do not.
+	// maxCommands is how many commands one message carries, by contract.
 	maxCommands = 1024
+	// maxCommandBytes bounds the commands of one message, unless a single one is larger: what a client may ask
+	// for fits a message, a thousand of them do not, and a message that is refused ends the link for everybody.
+	// It is more than rpc.BatchBytes, since who resumes in one message is replayed together.
+	maxCommandBytes = 1 << 20
 	// maxQueued bounds the commands that wait for a node, besides those of subscriptions that are placed there
 	// all at once because they lost their node. A node that does not take them is as good as lost.
 	maxQueued = 1 << 17
@@ -95,7 +97,7 @@ func (l *link) take() []*fanoutv1.Command {
 	n, bytes := 0, 0
 	for ; n < len(next); n++ {
 		size := proto.Size(next[n])
-		if n > 0 && bytes+size > rpc.BatchBytes {
+		if n > 0 && bytes+size > maxCommandBytes {
 			break
 		}
 		bytes += size
