@@ -147,7 +147,7 @@ func (f *Fair[K, C]) giveUp(w *fairWaiter) {
 	defer f.mu.Unlock()
 	if w.place >= 0 {
 		heap.Remove(&f.waiting[w.class], w.place)
-		f.grant() // the greedy wait until no newcomer does
+		f.grant() // the greedy may have waited for it
 	} else {
 		f.held -= w.places
 		f.free(w)

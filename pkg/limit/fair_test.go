@@ -306,28 +306,37 @@ func TestWhoGivesUpLeavesTheQueue(t *testing.T) {
 	})
 }
 
+// newcomersWait returns so many places of which one is for newcomers and one for the greedy, as "hog" is: a newcomer holds its place
+// until release, and another one waits until leave. Both may be called at any time, and wait for nothing but that.
+func newcomersWait(t *testing.T, places int, grace time.Duration) (f *limit.Fair[string, string], leave, release func()) {
+	t.Helper()
+	f = limit.NewFair[string, string](limit.FairConfig{
+		Places: places, Greedy: 1, Newcomers: 1, Grace: grace, Share: 100 * time.Millisecond, Burst: time.Second, Keys: 100,
+	})
+	hold(t, f, "hog", 5*time.Second)
+	fresh := by("new")
+	fresh.Came = time.Now()
+	release, err := f.Acquire(t.Context(), fresh)
+	require.NoError(t, err)
+	leaving, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		_, err := f.Acquire(leaving, fresh)
+		require.ErrorIs(t, err, context.Canceled)
+	})
+	synctest.Wait()
+	return f, func() { cancel(); wg.Wait() }, release
+}
+
 // The last newcomer that waited leaves, and with it what the greedy waited for although a place was free.
 func TestTheGreedyGoOnWhenANewcomerGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const grace = time.Second
-		f := limit.NewFair[string, string](limit.FairConfig{
-			Places: 2, Greedy: 1, Newcomers: 1, Grace: grace, Share: 100 * time.Millisecond, Burst: time.Second, Keys: 100,
-		})
-		hold(t, f, "hog", 5*time.Second)
-		fresh := by("new")
-		fresh.Came = time.Now()
-		release, err := f.Acquire(t.Context(), fresh)
-		require.NoError(t, err)
+		f, leave, release := newcomersWait(t, 2, grace)
 		defer release()
-		leaving, leave := context.WithCancel(t.Context())
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			_, err := f.Acquire(leaving, fresh)
-			require.ErrorIs(t, err, context.Canceled)
-		})
-		synctest.Wait()
 		began := time.Now()
 		var waited time.Duration
+		var wg sync.WaitGroup
 		wg.Go(func() {
 			hold(t, f, "hog", 0)
 			waited = time.Since(began)
@@ -347,24 +356,9 @@ func TestNewcomersAtTheirMostDoNotStarveTheGreedy(t *testing.T) {
 		t.Run(strconv.Itoa(places), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const grace = time.Second
-				f := limit.NewFair[string, string](limit.FairConfig{
-					Places: places, Greedy: 1, Newcomers: 1, Grace: grace, Share: 100 * time.Millisecond, Burst: time.Second, Keys: 100,
-				})
-				hold(t, f, "hog", 5*time.Second)
-				fresh := by("new")
-				fresh.Came = time.Now()
-				release, err := f.Acquire(t.Context(), fresh)
-				require.NoError(t, err)
+				f, leave, release := newcomersWait(t, places, grace)
 				defer release()
-				leaving, leave := context.WithCancel(t.Context())
-				var wg sync.WaitGroup
-				defer wg.Wait()
 				defer leave()
-				wg.Go(func() {
-					_, err := f.Acquire(leaving, fresh)
-					require.ErrorIs(t, err, context.Canceled)
-				})
-				synctest.Wait()
 				soon, stop := context.WithTimeout(t.Context(), grace/2)
 				defer stop()
 				got, err := f.Acquire(soon, by("hog"))

@@ -122,16 +122,27 @@ func TestARefusedStartLeavesWhatItFound(t *testing.T) {
 	require.FileExists(t, filepath.Join(path, "operator.key"), "it may have signed something")
 }
 
-// The all-in-one computes no more queries of newcomers at a time than it has processors for, unless it is told to.
+// The all-in-one computes no more queries of newcomers at a time than it has processors for, unless it is told to, or they are computed
+// elsewhere.
 func TestNewcomersHaveTheProcessors(t *testing.T) {
-	for set, want := range map[int64]int64{0: int64(runtime.GOMAXPROCS(0)), 5: 5} {
+	for _, tt := range []struct {
+		database  string
+		set, want int64
+	}{
+		{"", 0, int64(runtime.GOMAXPROCS(0))},
+		{"", 5, 5},
+		{"postgres://db.example/apiary", 0, 0},
+	} {
 		dir, err := datadir.Open(t.TempDir())
 		require.NoError(t, err)
 		cfg := config.MustDefault(DefaultConfig())
-		cfg.Services.Gateway.MaxNewQueries = set
+		cfg.Services.Gateway.MaxNewQueries = tt.set
+		if tt.database != "" {
+			cfg.Postgres.URL = config.NewSecret(tt.database)
+		}
 		p, err := newProcess(cfg, dir, nil, "apiary", nil)
 		require.NoError(t, err)
-		require.Equal(t, want, p.cfg.Services.Gateway.MaxNewQueries)
+		require.Equal(t, tt.want, p.cfg.Services.Gateway.MaxNewQueries)
 		require.NoError(t, leave(dir, p))
 	}
 }

@@ -159,7 +159,8 @@ func (b *Bridge) AcceptPolicy(w http.ResponseWriter, r *http.Request, c session.
 }
 
 func (b *Bridge) accept(w http.ResponseWriter, r *http.Request, c session.Community) (receipt string, err error) {
-	if !b.Gate.Client(b.Addr(r), time.Now()).Claim(time.Now()) {
+	now := time.Now()
+	if !b.Gate.Client(b.Addr(r), now).Claim(now) {
 		return "", fault.New(fault.RateLimited, session.TooManyAttempts)
 	}
 	if !take(b.readers) {
